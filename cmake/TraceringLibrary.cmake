@@ -1,0 +1,46 @@
+# Target helpers that every room shares: warnings, the library trio, and the
+# hooked twins that the race tests link.
+
+function(tracering_compile_options target)
+  target_compile_features(${target} PUBLIC cxx_std_17)
+  target_compile_options(
+    ${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow
+                      $<$<BOOL:${TRACERING_WERROR}>:-Werror>)
+endfunction()
+
+# tracering_library(<room> SOURCES ... [LINK ...] [LINK_PRIVATE ...]
+#                   [LINK_ROOMS ...])
+#
+# Defines tracering_<room> (alias tracering::<room>). Where tests are built it
+# also defines tracering_<room>_hooked: the same sources, compiled with the
+# SharedWord hook, for tests that step through shared-memory accesses.
+function(tracering_library room)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;LINK_PRIVATE;LINK_ROOMS" ${ARGN})
+  set(variants "")
+  if(TRACERING_BUILD_TESTS)
+    set(variants "_hooked")
+  endif()
+  foreach(variant "" ${variants})
+    set(target tracering_${room}${variant})
+    if(variant STREQUAL "_hooked")
+      add_library(${target} STATIC EXCLUDE_FROM_ALL ${arg_SOURCES})
+      target_compile_definitions(${target} PUBLIC TRACERING_SHARED_WORD_HOOK=1)
+    else()
+      add_library(${target} ${arg_SOURCES})
+      add_library(tracering::${room} ALIAS ${target})
+      set_target_properties(${target} PROPERTIES EXPORT_NAME ${room})
+    endif()
+    tracering_compile_options(${target})
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_include_directories(
+      ${target}
+      PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+             $<INSTALL_INTERFACE:include>
+      PRIVATE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${target} PUBLIC ${arg_LINK}
+                                    PRIVATE ${arg_LINK_PRIVATE})
+    foreach(linked ${arg_LINK_ROOMS})
+      target_link_libraries(${target} PUBLIC tracering_${linked}${variant})
+    endforeach()
+  endforeach()
+endfunction()
