@@ -18,9 +18,7 @@ class WriterId {
   friend constexpr bool operator==(WriterId a, WriterId b) {
     return a.value_ == b.value_;
   }
-  friend constexpr bool operator!=(WriterId a, WriterId b) {
-    return !(a == b);
-  }
+  friend constexpr bool operator!=(WriterId a, WriterId b) { return !(a == b); }
 
  private:
   uint16_t value_ = 0;
@@ -37,9 +35,7 @@ class BufferId {
   friend constexpr bool operator==(BufferId a, BufferId b) {
     return a.value_ == b.value_;
   }
-  friend constexpr bool operator!=(BufferId a, BufferId b) {
-    return !(a == b);
-  }
+  friend constexpr bool operator!=(BufferId a, BufferId b) { return !(a == b); }
 
  private:
   uint16_t value_ = 0;

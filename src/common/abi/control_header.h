@@ -12,7 +12,7 @@
 //    68  num_writers_waiting   writers       lets the reader skip a futex call
 //   128  wakeup_threshold      reader        0 means max(1, num_chunks / 2)
 //   132  reader_armed          both          1 while the reader sleeps
-//   192  writer_loss[8] (u64)  writers       packets lost, by cause
+//   192  writer_loss[8] (u64)  writers       packets lost, by LossCause 0..7
 //
 // One owner per 64-byte line. A zero-filled header is a valid empty ring;
 // magic, version and geometry serve post-mortem tools and cross-checks only.
@@ -24,6 +24,7 @@
 #include <cstdint>
 
 #include "src/common/abi/geometry.h"
+#include "tracering/data_loss.h"
 
 namespace tracering::abi {
 
@@ -43,20 +44,6 @@ inline constexpr size_t kNumWritersWaitingOffset = 68;
 inline constexpr size_t kWakeupThresholdOffset = 128;
 inline constexpr size_t kReaderArmedOffset = 132;
 inline constexpr size_t kWriterLossOffset = 192;
-
-// Why the writer side lost a packet; the index into writer_loss. The order is
-// part of the ABI, so values are only ever added.
-enum class WriterLossCause : uint32_t {
-  kRingFull = 0,          // the logical distance reached num_chunks
-  kNoChunkAvailable = 1,  // the claim budget was spent on held chunks
-  kStallTimeout = 2,      // a stalling writer's deadline passed
-  kNoWriterId = 3,        // all 65535 ids were busy
-  kWriterAbort = 4,       // discarded, or its writer ended inside a packet
-  kRingPoisoned = 5,      // the ring showed a word that may not stand there
-  kReserved6 = 6,
-  kReserved7 = 7,
-};
-inline constexpr size_t kNumWriterLossCauses = 8;
 
 constexpr uint32_t EffectiveWakeupThreshold(uint32_t word,
                                             uint32_t num_chunks) {

@@ -27,9 +27,7 @@ class Position {
   friend constexpr bool operator==(Position a, Position b) {
     return a.value_ == b.value_;
   }
-  friend constexpr bool operator!=(Position a, Position b) {
-    return !(a == b);
-  }
+  friend constexpr bool operator!=(Position a, Position b) { return !(a == b); }
 
  private:
   uint32_t value_ = 0;

@@ -84,8 +84,7 @@ constexpr uint32_t MakeDataWord(State state, WriterId writer,
 
 // The same word under another state: what an ownership hand-over changes.
 constexpr uint32_t WithState(uint32_t word, State state) {
-  return (word & kLowBitsMask) |
-         (static_cast<uint32_t>(state) << kStateShift);
+  return (word & kLowBitsMask) | (static_cast<uint32_t>(state) << kStateShift);
 }
 
 // Meaningful only where StateOf(word) is kFreeForWrap.
