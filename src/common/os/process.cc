@@ -1,0 +1,49 @@
+#include "src/common/os/process.h"
+
+#include <errno.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace tracering::os {
+namespace {
+
+// Like getenv, but also empty for a variable that is set to nothing.
+std::string_view Environment(const char* name) {
+  const char* value = secure_getenv(name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+}  // namespace
+
+std::string ProcessName() {
+  // Longer than the 15 bytes of /proc/self/comm, and needs no /proc. Empty
+  // only if the program was started without an argv[0].
+  const std::string_view name = program_invocation_short_name;
+  return name.empty() ? "unknown" : std::string(name);
+}
+
+std::string CurrentThreadName() {
+  char name[16] = {};
+  if (prctl(PR_GET_NAME, name) != 0) return "";
+  return name;
+}
+
+pid_t CurrentThreadId() noexcept {
+  return static_cast<pid_t>(syscall(SYS_gettid));
+}
+
+std::string ResolveSocketPath(std::string_view configured) {
+  if (!configured.empty()) return std::string(configured);
+  if (std::string_view path = Environment("TRACERING_SOCKET"); !path.empty()) {
+    return std::string(path);
+  }
+  if (std::string_view dir = Environment("XDG_RUNTIME_DIR"); !dir.empty()) {
+    return fmt::format("{}/tracering.sock", dir);
+  }
+  return fmt::format("/tmp/tracering-{}.sock", getuid());
+}
+
+}  // namespace tracering::os
