@@ -3,7 +3,7 @@
 // single byte 0x04, so that no length is ever patched.
 //
 // Public only so that field appends can be inlined into the user's code; the
-// rewriter uses the same rules. Pure byte rules, no bounds checks.
+// rewriter uses the same rules. Pure byte rules; writing checks no bounds.
 #ifndef TRACERING_INTERNAL_WIRE_FORMAT_H_
 #define TRACERING_INTERNAL_WIRE_FORMAT_H_
 
@@ -51,6 +51,27 @@ constexpr uint8_t* WriteVarint(uint8_t* out, uint64_t value) {
   }
   *out++ = static_cast<uint8_t>(value);
   return out;
+}
+
+// Reads the varint at [*position, end) and moves *position behind it. False,
+// with nothing changed, if it does not end before `end`, has more than 10
+// bytes or does not fit 64 bits. Zeroes that pad it are accepted.
+constexpr bool ReadVarint(const uint8_t** position, const uint8_t* end,
+                          uint64_t* value) {
+  uint64_t result = 0;
+  const uint8_t* next = *position;
+  for (uint32_t shift = 0; shift < 64 && next != end; shift += 7) {
+    const uint8_t byte = *next++;
+    // Only the lowest bit of the tenth byte is left.
+    if (shift == 63 && byte > 1) return false;
+    result |= uint64_t{byte & 0x7fu} << shift;
+    if (byte < 0x80) {
+      *value = result;
+      *position = next;
+      return true;
+    }
+  }
+  return false;
 }
 
 constexpr uint64_t ZigZag(int64_t value) {
