@@ -1,0 +1,141 @@
+// The built-in buffer `metadata`: the newest descriptor of each track, process
+// and thread, so that traces stay readable after their target buffers wrapped.
+//
+// A descriptor is keyed by its producer and by what it describes. A newer one
+// replaces an older one in its place; one with the same bytes changes nothing.
+// When the buffer is full, descriptors of producers that are gone and have no
+// packet left go first. If there are none, a producer that uses less than its
+// even share takes the room of the newest descriptors of the one that uses
+// most, so that nobody can fill it at the cost of others; any other newcomer is
+// refused and counted.
+//
+// Packets come from other processes and are group encoded; the walk for the key
+// is bounded by their size. A plain data structure; the consumer serialises
+// access.
+#ifndef TRACERING_SRC_CONSUMER_METADATA_BUFFER_H_
+#define TRACERING_SRC_CONSUMER_METADATA_BUFFER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/consumer/sequence_table.h"
+
+namespace tracering::internal {
+
+// What a packet describes. `id` is the track's uuid, or the pid or tid of a
+// bare process or thread descriptor; 0 where the packet has none.
+struct MetadataKey {
+  enum class Kind : uint8_t { kNone, kTrack, kProcess, kThread };
+  Kind kind = Kind::kNone;
+  uint64_t id = 0;
+
+  friend bool operator==(const MetadataKey& a, const MetadataKey& b) {
+    return a.kind == b.kind && a.id == b.id;
+  }
+};
+
+// The key of a group-encoded TracePacket; kNone if it holds no descriptor or
+// cannot be walked up to it.
+MetadataKey MetadataKeyOf(const uint8_t* packet, size_t size);
+
+// A copy of one descriptor, for a file.
+struct MetadataPacket {
+  uint64_t generation = 0;
+  SequenceInfo sequence;
+  std::string bytes;  // group encoded
+};
+
+enum class MetadataOutcome {
+  kStored,
+  kUnchanged,      // the same bytes were there: stored as well
+  kNotDescriptor,  // no key: refused
+  kTooLarge,       // over kMaxPacketSize: refused
+  kFull,           // refused
+};
+
+struct MetadataStats {
+  uint64_t packets_stored = 0;  // unchanged ones included
+  uint64_t packets_replaced = 0;
+  uint64_t packets_evicted = 0;    // of producers that are gone
+  uint64_t packets_displaced = 0;  // of the producer that used most
+  uint64_t packets_not_descriptor = 0;
+  uint64_t packets_too_large = 0;
+  uint64_t packets_refused = 0;  // for lack of room
+  uint64_t packets_rejected = 0;
+};
+
+class MetadataBuffer {
+ public:
+  static constexpr size_t kDefaultSize = size_t{1} << 20;
+  static constexpr size_t kMaxPacketSize = 32 * 1024;
+  // What a descriptor costs besides its bytes.
+  static constexpr size_t kEntryOverhead = 192;
+
+  // True for a producer that is gone and has no packet left in any target
+  // buffer. Called only when the buffer is full, once per producer in it.
+  using IsForgotten = std::function<bool(uint32_t producer)>;
+
+  // `size` bounds bytes plus overhead.
+  MetadataBuffer(size_t size, IsForgotten is_forgotten);
+  MetadataBuffer(const MetadataBuffer&) = delete;
+  MetadataBuffer& operator=(const MetadataBuffer&) = delete;
+
+  // Stores one packet that came over `sequence`.
+  MetadataOutcome Store(const SequenceInfo& sequence, const uint8_t* packet,
+                        size_t size);
+
+  // Appends copies of the descriptors that are newer than `generation` to
+  // `out`, in the order in which their keys first came, and returns the
+  // generation that covers them. 0 asks for all: the head of a file. A stream
+  // goes on with what the last call returned.
+  uint64_t CopySince(uint64_t generation,
+                     std::vector<MetadataPacket>* out) const;
+
+  // Drops a descriptor that turned out not to be valid, and counts it. Nothing
+  // happens if it was replaced or dropped meanwhile.
+  void Reject(uint64_t generation);
+
+  size_t size() const { return size_; }
+  size_t bytes_used() const { return bytes_used_; }
+  size_t num_packets() const { return entries_.size(); }
+  const MetadataStats& stats() const { return stats_; }
+
+ private:
+  struct Entry {
+    MetadataKey key;
+    MetadataPacket packet;
+    std::list<std::list<Entry>::iterator>::iterator in_producer;
+  };
+  using Entries = std::list<Entry>;
+  struct KeyHash {
+    size_t operator()(const MetadataKey& key) const {
+      return std::hash<uint64_t>()(key.id * 4 + static_cast<size_t>(key.kind));
+    }
+  };
+  struct Producer {
+    std::unordered_map<MetadataKey, Entries::iterator, KeyHash> by_key;
+    std::list<Entries::iterator> order;  // oldest first
+    size_t bytes = 0;
+  };
+
+  bool MakeRoom(uint32_t producer, size_t bytes);
+  void Erase(Entries::iterator entry);
+
+  const size_t size_;
+  const IsForgotten is_forgotten_;
+  Entries entries_;  // in the order in which their keys first came
+  std::map<uint32_t, Producer> producers_;
+  size_t bytes_used_ = 0;
+  uint64_t generation_ = 0;
+  MetadataStats stats_;
+};
+
+}  // namespace tracering::internal
+
+#endif  // TRACERING_SRC_CONSUMER_METADATA_BUFFER_H_

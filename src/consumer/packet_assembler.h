@@ -1,0 +1,167 @@
+// Joins the fragments of one ring into whole packets and accounts for those
+// that cannot be completed.
+//
+// A packet is a chain of fragments: the last of a chunk that says "continues on
+// next" and the first of the same writer's next chunk that says "continues from
+// previous" belong together. A chain is whole if it has a start and an end and
+// nothing happened to it in between. Every chain that is not whole is counted
+// here as one lost packet, exactly once, under the cause that was noticed
+// first; packets of which nothing was published are counted by the writer and
+// only leave a mark here. The first packet that is delivered after a loss
+// carries the mark.
+//
+// Fragments come from another process: they are private copies, and any
+// combination of flags, counts and buffers is possible. Memory is bounded by
+// the limits below; nothing here aborts. A plain data structure for one thread
+// at a time, without locks, syscalls and logging.
+#ifndef TRACERING_SRC_CONSUMER_PACKET_ASSEMBLER_H_
+#define TRACERING_SRC_CONSUMER_PACKET_ASSEMBLER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "src/consumer/byte_buffer.h"
+#include "src/consumer/chunk_view.h"
+#include "src/consumer/packet_run.h"
+#include "src/consumer/sparse_array.h"
+#include "tracering/data_loss.h"
+#include "tracering/ids.h"
+
+namespace tracering::internal {
+
+// Takes whole packets from the assembler. Called at most once per run, which is
+// at most three times per chunk.
+class PacketSink {
+ public:
+  virtual ~PacketSink() = default;
+
+  // Chooses where packets of `writer` for `buffer` go. Called once for each
+  // pair, and again for each chunk as long as the answer is false: the buffer
+  // is not one that the producer was granted, or there is no sequence left. The
+  // chunk's packets are then counted as kUnknownBuffer.
+  [[nodiscard]] virtual bool Resolve(WriterId writer, BufferId buffer,
+                                     Route* route) = 0;
+
+  // Stores the packets of `run`, or counts what it has to refuse.
+  virtual void OnRun(const PacketRun& run) = 0;
+};
+
+// Bytes of partial packets that one producer may hold, over all of its rings.
+// Has to outlive the assemblers that share it.
+class PartialBudget {
+ public:
+  static constexpr size_t kDefaultLimit = size_t{64} << 20;
+
+  explicit PartialBudget(size_t limit = kDefaultLimit) : limit_(limit) {}
+  PartialBudget(const PartialBudget&) = delete;
+  PartialBudget& operator=(const PartialBudget&) = delete;
+
+  [[nodiscard]] bool TryCharge(size_t bytes) {
+    if (bytes > limit_ - used_) return false;
+    used_ += bytes;
+    return true;
+  }
+  void Release(size_t bytes) { used_ -= bytes; }
+  size_t used() const { return used_; }
+
+ private:
+  const size_t limit_;
+  size_t used_ = 0;
+};
+
+class PacketAssembler {
+ public:
+  static constexpr size_t kDefaultMaxPartial = size_t{16} << 20;
+
+  // `sink` and `budget` outlive the assembler. A packet of more than one
+  // fragment that is larger than `max_partial` bytes is counted as lost.
+  PacketAssembler(PacketSink* sink, PartialBudget* budget,
+                  size_t max_partial = kDefaultMaxPartial);
+  ~PacketAssembler();
+  PacketAssembler(const PacketAssembler&) = delete;
+  PacketAssembler& operator=(const PacketAssembler&) = delete;
+
+  // Takes the fragments of one chunk. Whatever was complete is with the sink
+  // when this returns.
+  void OnChunk(const ChunkView& chunk);
+
+  // Accounts for a chunk whose ownership was settled but whose payload could
+  // not be used: a malformed directory or an unknown format. `num_fragments`
+  // and `flags` are those of its state word; with kFlagDataLoss, `writer_loss`
+  // is as in ChunkView. Each packet with a part in it is lost as
+  // kChunkCorrupted, unless it was counted before. No fragments: no loss.
+  void OnChunkDropped(WriterId writer, uint32_t num_fragments, uint32_t flags,
+                      LossMask writer_loss = 0);
+
+  // Says that an earlier reader of this ring took chunks which are gone. Each
+  // sequence of the ring then begins with a kReadGap mark, a packet whose head
+  // was taken is counted as kReadGap when its tail turns up, and packets that
+  // are open here are lost to the gap.
+  void MarkReadGap();
+
+  // Counts each packet that is still open as one loss: nothing more will come,
+  // because the producer is gone or the ring was stopped (`cause`, normally
+  // kReassemblyGap or kRingStopped). Frees their memory. May be called again.
+  void Finish(LossCause cause = LossCause::kReassemblyGap);
+
+  // Packets that this assembler counted, by cause.
+  const LossCounts& losses() const { return losses_; }
+  // Packets handed to the sink.
+  uint64_t packets_delivered() const { return packets_delivered_; }
+  // Packets of which a part has come and the rest is awaited.
+  uint32_t open_partials() const { return open_partials_; }
+
+ private:
+  // What became of the packet whose tail may come next.
+  enum class Chain : uint8_t {
+    kNone,     // the previous chunk ended with a whole packet
+    kOpen,     // its parts so far are in `partial`
+    kCounted,  // it was counted as lost already
+    kGap,      // unknown: a dead reader took the previous chunk, if any
+  };
+  struct Target {
+    BufferId buffer;
+    bool known = false;    // `route` was resolved
+    bool started = false;  // a packet of it was delivered
+    Route route;
+  };
+  struct Writer {
+    Target target;               // of its latest chunk
+    std::vector<Target> others;  // of earlier chunks, if it ever changed
+    ByteBuffer partial;
+    LossMask pending = 0;  // mark of the next packet that is delivered
+    Chain chain = Chain::kNone;
+    bool seen = false;
+  };
+
+  Writer& Touch(WriterId id);
+  // Makes `writer.target` the one of `buffer`; false if it is not granted.
+  bool SelectTarget(WriterId id, Writer* writer, BufferId buffer);
+  void OnLossyChunk(const ChunkView& chunk, Writer* writer, LossCause cause);
+  // Settles the packet whose tail may be the first fragment; true if that
+  // fragment belongs to a packet that is lost and has been counted.
+  bool SettleChain(Writer* writer, bool continues, bool broken_link);
+  void Lose(Writer* writer, LossCause cause, uint64_t packets = 1);
+  void LosePartial(Writer* writer, LossCause cause);
+  bool AppendPartial(Writer* writer, const uint8_t* data, uint32_t size);
+  void FreePartial(Writer* writer);
+  void Emit(WriterId id, Writer* writer, PacketRun* run);
+
+  PacketSink* const sink_;
+  PartialBudget* const budget_;
+  const size_t max_partial_;
+  SparseArray<Writer> writers_;
+  // Memory of the last small partial packet, for the next one: most chunks end
+  // inside a packet.
+  ByteBuffer spare_;
+  LossCounts losses_;
+  uint64_t packets_delivered_ = 0;
+  uint32_t open_partials_ = 0;
+  bool read_gap_ = false;
+};
+
+}  // namespace tracering::internal
+
+#endif  // TRACERING_SRC_CONSUMER_PACKET_ASSEMBLER_H_
