@@ -8,13 +8,9 @@
 #include <string>
 #include <string_view>
 
-namespace tracering {
+#include "tracering/fill_policy.h"
 
-// What a target buffer does with a packet that does not fit any more.
-enum class FillPolicy {
-  kRing,     // makes room by overwriting the oldest packets
-  kDiscard,  // keeps what it has and refuses the packet
-};
+namespace tracering {
 
 struct BufferConfig {
   // What producers ask for: 1 to 255 bytes, unique, not kMetadataBufferName.

@@ -26,6 +26,7 @@
 #include "src/consumer/chunk_view.h"
 #include "src/consumer/packet_run.h"
 #include "src/consumer/sparse_array.h"
+#include "tracering/consumer_stats.h"
 #include "tracering/data_loss.h"
 #include "tracering/ids.h"
 

@@ -6,7 +6,6 @@
 #ifndef TRACERING_SRC_CONSUMER_PACKET_RUN_H_
 #define TRACERING_SRC_CONSUMER_PACKET_RUN_H_
 
-#include <array>
 #include <cstdint>
 
 #include "tracering/data_loss.h"
@@ -50,23 +49,6 @@ struct PacketRun {
 
   uint32_t SizeOf(uint32_t packet) const {
     return sizes == nullptr ? payload_size : sizes[packet];
-  }
-};
-
-// Lost packets by cause.
-struct LossCounts {
-  std::array<uint64_t, kNumLossCauses> packets{};
-
-  uint64_t& operator[](LossCause cause) {
-    return packets[static_cast<uint32_t>(cause)];
-  }
-  uint64_t operator[](LossCause cause) const {
-    return packets[static_cast<uint32_t>(cause)];
-  }
-  uint64_t Total() const {
-    uint64_t total = 0;
-    for (const uint64_t count : packets) total += count;
-    return total;
   }
 };
 

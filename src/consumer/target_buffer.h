@@ -58,6 +58,9 @@ struct TargetBufferStats {
   uint64_t bytes_too_large = 0;
   // Found by readers not to be valid; they are in packets_stored as well.
   uint64_t packets_rejected = 0;
+  uint64_t packets_consumed = 0;  // copied out for a stream
+  // Gone again, consumed before or not: stored - evicted are in the buffer.
+  uint64_t packets_evicted = 0;
   uint64_t wraps = 0;  // times that writing went past the end of the memory
   // Copied out for readers, every reading counted.
   uint64_t records_read = 0;
@@ -73,12 +76,9 @@ struct StoreResult {
 
 class TargetBuffer {
  public:
-  static constexpr uint64_t kMinSize = 4 * 1024;
-  static constexpr uint64_t kMaxSize = uint64_t{4} << 30;
-
-  // `size` is in bytes, counts everything that is stored and is rounded up to a
-  // multiple of 8. InvalidArgument if it is out of range, ResourceExhausted if
-  // there is no such memory.
+  // `size` is in bytes, from kMinBufferSize to kMaxBufferSize, counts all that
+  // is stored and is rounded up to a multiple of 8. InvalidArgument if it is
+  // out of range, ResourceExhausted if there is no such memory.
   static absl::StatusOr<std::unique_ptr<TargetBuffer>> Create(
       uint64_t size, FillPolicy policy);
 
