@@ -1,3 +1,4 @@
+// The epoll syscalls; see epoll.h.
 #include "src/common/os/epoll.h"
 
 #include <fmt/format.h>

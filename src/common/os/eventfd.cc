@@ -1,3 +1,4 @@
+// eventfds; see eventfd.h for who watches and who writes them.
 #include "src/common/os/eventfd.h"
 
 #include <sys/eventfd.h>

@@ -1,3 +1,4 @@
+// dup3; see fd_slot.h.
 #include "src/common/os/fd_slot.h"
 
 #include <fcntl.h>

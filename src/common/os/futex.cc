@@ -1,3 +1,4 @@
+// The futex syscall, which the C library does not wrap; see futex.h.
 #include "src/common/os/futex.h"
 
 #include <linux/futex.h>

@@ -1,3 +1,5 @@
+// Taking over a socket path, and giving it up: who may remove what. The calls
+// around a connection are in unix_socket.cc.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>

@@ -1,3 +1,4 @@
+// Sealed memory files; see memfd.h for who may pass what.
 #include "src/common/os/memfd.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// pidfds and start times of peer processes; see pidfd.h.
 #include "src/common/os/pidfd.h"
 
 #include <fcntl.h>

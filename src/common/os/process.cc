@@ -1,3 +1,4 @@
+// Names, ids and the environment of this process; see process.h.
 #include "src/common/os/process.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// mmap and munmap of memory files; see shared_mapping.h.
 #include "src/common/os/shared_mapping.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The timerfd syscalls; see timerfd.h.
 #include "src/common/os/timerfd.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// Accepting, connecting and messages; see unix_socket.h for what peers may do.
+// Listening is in listening_socket.cc.
 #include "src/common/os/unix_socket.h"
 
 #include <fmt/format.h>
