@@ -29,7 +29,9 @@ const char* CodecRule(CodecOutcome outcome) {
     case CodecOutcome::kMessageTooLarge:
       return "a message has at most 65536 bytes";
     case CodecOutcome::kMalformedVarint:
-      return "a varint ends within its message, within 10 bytes and 64 bits";
+      return "a varint ends within its message, a tag or length within 5 "
+             "bytes, a "
+             "number within 10 bytes and 64 bits";
     case CodecOutcome::kMalformedTag:
       return "a field number is from 1 to 2^29 - 1";
     case CodecOutcome::kUnsupportedWireType:

@@ -1,6 +1,7 @@
 // Bytes of a peer to control messages. Every read is bounded by the message
 // that it belongs to, every list and string by messages.h; the depth of calls
 // is that of the message definitions, whatever the input nests.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -37,9 +38,7 @@ class FieldReader {
 
   CodecOutcome Read(Field* field) {
     uint64_t tag = 0;
-    if (!internal::ReadVarint(&next_, end_, &tag)) {
-      return CodecOutcome::kMalformedVarint;
-    }
+    if (!ReadShortVarint(&tag)) return CodecOutcome::kMalformedVarint;
     if ((tag >> 3) == 0 || (tag >> 3) > internal::kMaxFieldNumber) {
       return CodecOutcome::kMalformedTag;
     }
@@ -56,9 +55,7 @@ class FieldReader {
         return Take(sizeof(uint32_t), field);
       case WireType::kLengthDelimited: {
         uint64_t size = 0;
-        if (!internal::ReadVarint(&next_, end_, &size)) {
-          return CodecOutcome::kMalformedVarint;
-        }
+        if (!ReadShortVarint(&size)) return CodecOutcome::kMalformedVarint;
         return Take(size, field);
       }
       case WireType::kStartGroup:
@@ -69,6 +66,13 @@ class FieldReader {
   }
 
  private:
+  // Protobuf parsers accept no more than 5 bytes of a tag or a length.
+  bool ReadShortVarint(uint64_t* value) {
+    constexpr auto kMaxSize = std::ptrdiff_t{internal::kMaxTagSize};
+    return internal::ReadVarint(
+        &next_, next_ + std::min(kMaxSize, end_ - next_), value);
+  }
+
   CodecOutcome Take(uint64_t size, Field* field) {
     if (size > static_cast<uint64_t>(end_ - next_)) {
       return CodecOutcome::kTruncatedField;
