@@ -24,9 +24,10 @@ namespace tracering {
 
 class Message;
 
-// The appends that packets and messages share. `field` is a field number from
-// 1 to 2^29-1. Fields go to the innermost open message; end a nested message
-// before appending to the one around it.
+// The appends that packets and messages share; `Self` is one of the two.
+// `field` is a field number from 1 to 2^29-1. Fields go to the innermost open
+// message: end a nested message before appending to the one around it.
+template <typename Self>
 class FieldWriter {
  public:
   FieldWriter(const FieldWriter&) = delete;
@@ -34,59 +35,61 @@ class FieldWriter {
 
   // uint32, uint64, enum.
   void AppendVarint(uint32_t field, uint64_t value) {
-    encoder_->AppendVarint(field, value);
+    encoder().AppendVarint(field, value);
   }
   // int32, int64: negative values take ten bytes.
   void AppendInt(uint32_t field, int64_t value) {
-    encoder_->AppendVarint(field, static_cast<uint64_t>(value));
+    encoder().AppendVarint(field, static_cast<uint64_t>(value));
   }
   // sint32, sint64.
   void AppendZigZag(uint32_t field, int64_t value) {
-    encoder_->AppendVarint(field, internal::ZigZag(value));
+    encoder().AppendVarint(field, internal::ZigZag(value));
   }
   void AppendBool(uint32_t field, bool value) {
-    encoder_->AppendVarint(field, value ? 1 : 0);
+    encoder().AppendVarint(field, value ? 1 : 0);
   }
   // fixed32, sfixed32.
   void AppendFixed32(uint32_t field, uint32_t value) {
-    encoder_->AppendFixed32(field, value);
+    encoder().AppendFixed32(field, value);
   }
   // fixed64, sfixed64.
   void AppendFixed64(uint32_t field, uint64_t value) {
-    encoder_->AppendFixed64(field, value);
+    encoder().AppendFixed64(field, value);
   }
   void AppendFloat(uint32_t field, float value) {
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof(bits));
-    encoder_->AppendFixed32(field, bits);
+    encoder().AppendFixed32(field, bits);
   }
   void AppendDouble(uint32_t field, double value) {
     uint64_t bits;
     std::memcpy(&bits, &value, sizeof(bits));
-    encoder_->AppendFixed64(field, bits);
+    encoder().AppendFixed64(field, bits);
   }
   // `value` is UTF-8; what is not is passed on as it is.
   void AppendString(uint32_t field, std::string_view value) {
-    encoder_->AppendBytes(field, value.data(), value.size());
+    encoder().AppendBytes(field, value.data(), value.size());
   }
   // `data` may be null if `size` is 0. Also for messages that are encoded
   // already, as canonical protobuf.
   void AppendBytes(uint32_t field, const void* data, size_t size) {
-    encoder_->AppendBytes(field, data, size);
+    encoder().AppendBytes(field, data, size);
   }
   // Opens a nested message.
   [[nodiscard]] Message BeginMessage(uint32_t field);
 
  protected:
-  explicit FieldWriter(internal::PacketEncoder* encoder) : encoder_(encoder) {}
+  FieldWriter() = default;
   ~FieldWriter() = default;
 
  private:
-  internal::PacketEncoder* encoder_;
+  internal::PacketEncoder& encoder() {
+    return static_cast<Self*>(this)->encoder();
+  }
 };
 
 // A nested message. Ends with its scope, or earlier by End().
-class Message : public FieldWriter {
+class Message : public FieldWriter<Message> {
  public:
   ~Message() { End(); }
 
@@ -98,51 +101,45 @@ class Message : public FieldWriter {
   }
 
  private:
+  template <typename Self>
   friend class FieldWriter;
-  Message(internal::PacketEncoder* encoder, uint32_t depth)
-      : FieldWriter(encoder), encoder_(encoder), depth_(depth) {}
 
-  internal::PacketEncoder* encoder_;
-  uint32_t depth_;
+  Message(internal::PacketEncoder* encoder, uint32_t field)
+      : encoder_(encoder), depth_(encoder->BeginMessage(field)) {}
+  internal::PacketEncoder& encoder() { return *encoder_; }
+
+  internal::PacketEncoder* encoder_;  // of the packet around it
+  uint32_t depth_;                    // 0 once it has ended
 };
 
-inline Message FieldWriter::BeginMessage(uint32_t field) {
-  const uint32_t depth = encoder_->BeginMessage(field);
-  return Message(encoder_, depth);
+template <typename Self>
+inline Message FieldWriter<Self>::BeginMessage(uint32_t field) {
+  return Message(&encoder(), field);
 }
 
 // One packet. TraceWriter::NewPacket makes it; a writer has at most one open.
-class Packet : private internal::PacketEncoder, public FieldWriter {
+class Packet : public FieldWriter<Packet> {
  public:
-  ~Packet() {
-    if (writer_ != nullptr) Finish();
-  }
-
-  using FieldWriter::AppendBool;
-  using FieldWriter::AppendBytes;
-  using FieldWriter::AppendDouble;
-  using FieldWriter::AppendFixed32;
-  using FieldWriter::AppendFixed64;
-  using FieldWriter::AppendFloat;
-  using FieldWriter::AppendInt;
-  using FieldWriter::AppendString;
-  using FieldWriter::AppendVarint;
-  using FieldWriter::AppendZigZag;
-  using FieldWriter::BeginMessage;
+  ~Packet() { encoder_.Finish(); }
 
   // Closes open messages and publishes (in a batch: finalises) the packet.
   // Later appends are swallowed; finishing again has no effect.
-  void Finish();
+  void Finish() { encoder_.Finish(); }
 
   // Gives the packet up. If nothing of it was published it never existed;
   // otherwise it counts as attempted and lost (LossCause::kWriterAbort).
-  void Discard();
+  void Discard() { encoder_.Discard(); }
 
  private:
   friend class TraceWriter;
-  friend class internal::TraceWriterImpl;
-  Packet(TraceWriter* writer, uint8_t* cur, uint8_t* end)
-      : PacketEncoder(writer, cur, end), FieldWriter(this) {}
+  template <typename Self>
+  friend class FieldWriter;
+
+  explicit Packet(TraceWriter* writer)
+      : encoder_(writer, internal::OpenPacket(writer)) {}
+  internal::PacketEncoder& encoder() { return encoder_; }
+
+  internal::PacketEncoder encoder_;
 };
 
 }  // namespace tracering

@@ -33,7 +33,10 @@ struct WriterOptions {
 
 // attempted == published + lost, except for packets of an open batch. No-ops
 // (after shutdown, in a forked child, before a kOff producer is attached) and
-// discarded packets of which nothing was published are not attempts.
+// discarded packets of which nothing was published are not attempts. A writer
+// that must give up a chunk which holds nothing yet, because its only packet
+// was discarded, publishes one empty packet in it: a chunk without any cannot
+// be handed back.
 struct WriterStats {
   uint64_t attempted = 0;
   uint64_t published = 0;
@@ -52,7 +55,7 @@ class TraceWriter {
   // Begins a packet: opens a fragment in place. Two uncontended CAS and the
   // copies are all that a packet costs while its chunk has room; no lock, no
   // allocation, no syscall. Under kStall it may wait, as may appends.
-  [[nodiscard]] Packet NewPacket();
+  [[nodiscard]] Packet NewPacket() { return Packet(this); }
 
   // A scope in which packets are finalised without being published: one CAS
   // publishes them all at its end, or when the chunk fills. Nested scopes
@@ -68,13 +71,9 @@ class TraceWriter {
   BufferId target_buffer() const;
 
  protected:
+  // Only internal::TraceWriterImpl derives from it.
   TraceWriter() = default;
   ~TraceWriter() = default;
-
- private:
-  friend class Packet;
-  friend class WriterBatch;
-  friend class internal::PacketEncoder;
 };
 
 // See TraceWriter::Batch.
@@ -86,7 +85,7 @@ class WriterBatch {
 
  private:
   friend class TraceWriter;
-  explicit WriterBatch(TraceWriter* writer) : writer_(writer) {}
+  explicit WriterBatch(TraceWriter* writer);
 
   TraceWriter* writer_;
 };

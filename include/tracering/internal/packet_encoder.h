@@ -6,6 +6,10 @@
 // start-group tags and the single closing byte (wire_format.h), so nothing is
 // ever patched.
 //
+// All that leaves the inlined code is passed and returned by value. The
+// encoder's address thus never escapes, and a packet that its function does not
+// hand on lives in registers.
+//
 // Belongs to the thread of its writer. No allocation, no lock, no syscall here;
 // the writer's cold path may wait or signal.
 #ifndef TRACERING_INTERNAL_PACKET_ENCODER_H_
@@ -23,108 +27,153 @@ class TraceWriter;
 
 namespace internal {
 
-class TraceWriterImpl;
+// Where the open fragment may be written. Both are null for a packet that goes
+// nowhere: there is never room in it, and the cold paths swallow what comes.
+struct FragmentRange {
+  uint8_t* cur;
+  uint8_t* end;
+};
+
+// What a packet asks of its writer. `cur` is the end of what was written.
+FragmentRange OpenPacket(TraceWriter* writer) noexcept;
+void ClosePacket(TraceWriter* writer, uint8_t* cur) noexcept;
+[[gnu::cold]] void DiscardPacket(TraceWriter* writer, uint8_t* cur) noexcept;
+
+// Appends that may find no room. They continue in another chunk where they
+// must and return where the packet goes on.
+[[gnu::cold]] FragmentRange AppendVarintSlow(TraceWriter* writer,
+                                             FragmentRange range,
+                                             uint32_t field,
+                                             uint64_t value) noexcept;
+[[gnu::cold]] FragmentRange AppendFixed32Slow(TraceWriter* writer,
+                                              FragmentRange range,
+                                              uint32_t field,
+                                              uint32_t value) noexcept;
+[[gnu::cold]] FragmentRange AppendFixed64Slow(TraceWriter* writer,
+                                              FragmentRange range,
+                                              uint32_t field,
+                                              uint64_t value) noexcept;
+[[gnu::cold]] FragmentRange AppendBytesSlow(TraceWriter* writer,
+                                            FragmentRange range, uint32_t field,
+                                            const void* data,
+                                            size_t size) noexcept;
+[[gnu::cold]] FragmentRange BeginMessageSlow(TraceWriter* writer,
+                                             FragmentRange range,
+                                             uint32_t field) noexcept;
+[[gnu::cold]] FragmentRange EndMessageSlow(TraceWriter* writer,
+                                           FragmentRange range) noexcept;
 
 class PacketEncoder {
  public:
+  PacketEncoder(TraceWriter* writer, FragmentRange range)
+      : range_(range), writer_(writer) {}
   PacketEncoder(const PacketEncoder&) = delete;
   PacketEncoder& operator=(const PacketEncoder&) = delete;
 
   // `field` is 1..kMaxFieldNumber.
   void AppendVarint(uint32_t field, uint64_t value) {
     if (!HasRoom(kMaxTagSize + kMaxVarintSize)) {
-      AppendVarintSlow(field, value);
+      range_ = AppendVarintSlow(writer_, range_, field, value);
       return;
     }
-    cur_ = WriteVarint(WriteVarint(cur_, MakeTag(field, WireType::kVarint)),
-                       value);
+    range_.cur = WriteVarint(
+        WriteVarint(range_.cur, MakeTag(field, WireType::kVarint)), value);
   }
 
   void AppendFixed32(uint32_t field, uint32_t value) {
-    AppendFixed(field, WireType::kFixed32, value);
+    if (!HasRoom(kMaxTagSize + sizeof(value))) {
+      range_ = AppendFixed32Slow(writer_, range_, field, value);
+      return;
+    }
+    range_.cur = WriteFixed(
+        WriteVarint(range_.cur, MakeTag(field, WireType::kFixed32)), value);
   }
 
   void AppendFixed64(uint32_t field, uint64_t value) {
-    AppendFixed(field, WireType::kFixed64, value);
+    if (!HasRoom(kMaxTagSize + sizeof(value))) {
+      range_ = AppendFixed64Slow(writer_, range_, field, value);
+      return;
+    }
+    range_.cur = WriteFixed(
+        WriteVarint(range_.cur, MakeTag(field, WireType::kFixed64)), value);
   }
 
   void AppendBytes(uint32_t field, const void* data, size_t size) {
-    if (size > kMaxInPlace || !HasRoom(kMaxTagSize + kMaxVarintSize + size)) {
-      AppendBytesSlow(field, data, size);
+    if (size > kMaxInPlace ||
+        !HasRoom(kMaxTagSize + VarintSize(kMaxInPlace) + size)) {
+      range_ = AppendBytesSlow(writer_, range_, field, data, size);
       return;
     }
     uint8_t* out = WriteVarint(
-        WriteVarint(cur_, MakeTag(field, WireType::kLengthDelimited)), size);
-    std::memcpy(out, data, size);
-    cur_ = out + size;
+        WriteVarint(range_.cur, MakeTag(field, WireType::kLengthDelimited)),
+        size);
+    // memcpy from null is undefined even for no bytes.
+    if (size != 0) std::memcpy(out, data, size);
+    range_.cur = out + size;
   }
 
   // Opens a nested message and returns its depth, from 1.
   uint32_t BeginMessage(uint32_t field) {
     if (HasRoom(kMaxTagSize)) {
-      cur_ = WriteVarint(cur_, MakeTag(field, WireType::kStartGroup));
+      range_.cur =
+          WriteVarint(range_.cur, MakeTag(field, WireType::kStartGroup));
     } else {
-      BeginMessageSlow(field);
+      range_ = BeginMessageSlow(writer_, range_, field);
     }
     return ++depth_;
   }
 
-  // Closes the message of that depth and all that are still open in it. A
-  // message that is closed already is left alone.
+  // Closes the message of that depth, from 1, and all that are still open in
+  // it. A message that is closed already is left alone.
   void EndMessage(uint32_t depth) {
-    while (depth_ >= depth && depth_ != 0) {
+    for (; depth_ >= depth; --depth_) {
       if (HasRoom(1)) {
-        *cur_++ = kCloseMessage;
+        *range_.cur++ = kCloseMessage;
       } else {
-        CloseSlow();
+        range_ = EndMessageSlow(writer_, range_);
       }
-      --depth_;
     }
   }
 
- protected:
-  // `writer` is null for a packet that goes nowhere.
-  PacketEncoder(TraceWriter* writer, uint8_t* cur, uint8_t* end)
-      : cur_(cur), end_(end), writer_(writer) {}
-  ~PacketEncoder() = default;
+  // Closes open messages and hands the packet to its writer. Later appends are
+  // swallowed.
+  void Finish() {
+    if (writer_ == nullptr) return;
+    EndMessage(1);
+    ClosePacket(writer_, range_.cur);
+    Detach();
+  }
 
-  uint8_t* cur_;
-  uint8_t* end_;
-  TraceWriter* writer_;
-  uint32_t depth_ = 0;
+  void Discard() {
+    if (writer_ == nullptr) return;
+    DiscardPacket(writer_, range_.cur);
+    Detach();
+  }
 
  private:
-  // The writer moves cur_ and end_ when it relocates an open fragment.
-  friend class tracering::TraceWriter;
-  friend class TraceWriterImpl;
-
   // No chunk is larger, so a larger field cannot be in place.
   static constexpr size_t kMaxInPlace = 32 * 1024;
 
   bool HasRoom(size_t bytes) const {
-    return static_cast<size_t>(end_ - cur_) >= bytes;
+    return static_cast<size_t>(range_.end - range_.cur) >= bytes;
   }
 
   template <typename T>
-  void AppendFixed(uint32_t field, WireType type, T value) {
+  static uint8_t* WriteFixed(uint8_t* out, T value) {
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-    if (!HasRoom(kMaxTagSize + sizeof(T))) {
-      AppendFixedSlow(field, type, &value, sizeof(T));
-      return;
-    }
-    uint8_t* out = WriteVarint(cur_, MakeTag(field, type));
-    std::memcpy(out, &value, sizeof(T));
-    cur_ = out + sizeof(T);
+    std::memcpy(out, &value, sizeof(value));
+    return out + sizeof(value);
   }
 
-  // Cold: encode first, then append raw bytes piece by piece.
-  void AppendVarintSlow(uint32_t field, uint64_t value);
-  void AppendFixedSlow(uint32_t field, WireType type, const void* value,
-                       size_t size);
-  void AppendBytesSlow(uint32_t field, const void* data, size_t size);
-  void BeginMessageSlow(uint32_t field);
-  void CloseSlow();
-  void AppendRaw(const void* data, size_t size);
+  void Detach() {
+    range_ = {nullptr, nullptr};
+    writer_ = nullptr;
+    depth_ = 0;
+  }
+
+  FragmentRange range_;
+  TraceWriter* writer_;  // null once the packet is finished
+  uint32_t depth_ = 0;
 };
 
 }  // namespace internal
