@@ -8,14 +8,18 @@ function(tracering_compile_options target)
                       $<$<BOOL:${TRACERING_WERROR}>:-Werror>)
 endfunction()
 
-# tracering_library(<room> SOURCES ... [LINK ...] [LINK_PRIVATE ...]
+# tracering_library(<room> HEADERS ... SOURCES ... [LINK ...] [LINK_PRIVATE ...]
 #                   [LINK_ROOMS ...])
 #
-# Defines tracering_<room> (alias tracering::<room>). Where tests are built it
-# also defines tracering_<room>_hooked: the same sources, compiled with the
-# SharedWord hook, for tests that step through shared-memory accesses.
+# Defines tracering_<room> (alias tracering::<room>), whose public HEADERS,
+# named as users include them, are installed with it and checked to compile
+# alone.
+# Where tests are built it also defines tracering_<room>_hooked: the same
+# sources, compiled with the SharedWord hook, for tests that step through
+# shared-memory accesses.
 function(tracering_library room)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK;LINK_PRIVATE;LINK_ROOMS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;LINK;LINK_PRIVATE;LINK_ROOMS"
+                        ${ARGN})
   set(variants "")
   if(TRACERING_BUILD_TESTS)
     set(variants "_hooked")
@@ -25,18 +29,24 @@ function(tracering_library room)
     if(variant STREQUAL "_hooked")
       add_library(${target} STATIC EXCLUDE_FROM_ALL ${arg_SOURCES})
       target_compile_definitions(${target} PUBLIC TRACERING_SHARED_WORD_HOOK=1)
+      target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include)
     else()
       add_library(${target} ${arg_SOURCES})
       add_library(tracering::${room} ALIAS ${target})
-      set_target_properties(${target} PROPERTIES EXPORT_NAME ${room})
+      set_target_properties(
+        ${target}
+        PROPERTIES EXPORT_NAME ${room}
+                   VERSION ${PROJECT_VERSION}
+                   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+      list(TRANSFORM arg_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/"
+           OUTPUT_VARIABLE headers)
+      target_sources(
+        ${target} PUBLIC FILE_SET HEADERS BASE_DIRS
+                         ${PROJECT_SOURCE_DIR}/include FILES ${headers})
     endif()
     tracering_compile_options(${target})
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    target_include_directories(
-      ${target}
-      PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-             $<INSTALL_INTERFACE:include>
-      PRIVATE ${PROJECT_SOURCE_DIR})
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(${target} PUBLIC ${arg_LINK}
                                     PRIVATE ${arg_LINK_PRIVATE})
     foreach(linked ${arg_LINK_ROOMS})

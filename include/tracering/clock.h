@@ -1,4 +1,6 @@
-// The clock of trace timestamps.
+// The clock of trace timestamps: what to put into a packet's timestamp field.
+//
+// No state; may be called anywhere, also in a signal handler.
 #ifndef TRACERING_CLOCK_H_
 #define TRACERING_CLOCK_H_
 

@@ -1,4 +1,6 @@
 // What a target buffer does when it is full.
+//
+// A plain value that consumer options and statistics share.
 #ifndef TRACERING_FILL_POLICY_H_
 #define TRACERING_FILL_POLICY_H_
 

@@ -1,5 +1,7 @@
 // Field numbers and values of the Perfetto trace format that producers and the
-// consumer emit. constexpr constants; use them with Packet and Message appends.
+// consumer emit, and those that only the service may write.
+//
+// constexpr constants; use them with the appends of Packet and Message.
 #ifndef TRACERING_TRACE_FIELDS_H_
 #define TRACERING_TRACE_FIELDS_H_
 

@@ -1,3 +1,4 @@
+// Tags and varints, both ways, at the edges of their sizes.
 #include "tracering/internal/wire_format.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 // For what a test cannot go on without: prints what failed, with errno, and
-// aborts. Only for the helpers themselves; what is under test gets EXPECT_*.
+// aborts.
+//
+// Only for the helpers themselves; what is under test gets EXPECT_*.
 #ifndef TRACERING_TESTS_SUPPORT_REQUIRE_H_
 #define TRACERING_TESTS_SUPPORT_REQUIRE_H_
 

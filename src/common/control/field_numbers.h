@@ -1,4 +1,6 @@
 // Field numbers of docs/control.proto, for the encoder and the decoder only.
+//
+// constexpr; a test holds them against that file.
 #ifndef TRACERING_SRC_COMMON_CONTROL_FIELD_NUMBERS_H_
 #define TRACERING_SRC_COMMON_CONTROL_FIELD_NUMBERS_H_
 

@@ -1,5 +1,7 @@
 // Keeps errno as it was, for calls that interrupted or unrelated code must not
-// notice. No threading rules: errno is per thread.
+// notice.
+//
+// Async-signal-safe; no threading rules, since errno is per thread.
 #ifndef TRACERING_SRC_COMMON_OS_ERRNO_SAVER_H_
 #define TRACERING_SRC_COMMON_OS_ERRNO_SAVER_H_
 

@@ -1,5 +1,8 @@
 // Wake-ups across processes: an eventfd that is only ever written, and watched
 // edge-triggered, so that neither side depends on the other reading it.
+//
+// The peer shares the descriptor's state, so nothing here trusts its counter or
+// its flags.
 #ifndef TRACERING_SRC_COMMON_OS_EVENTFD_H_
 #define TRACERING_SRC_COMMON_OS_EVENTFD_H_
 

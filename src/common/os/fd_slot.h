@@ -1,4 +1,7 @@
 // Exchanging what a descriptor number stands for while other threads use it.
+//
+// The number stays valid throughout, so a writer can never reach a descriptor
+// that somebody else has since opened.
 #ifndef TRACERING_SRC_COMMON_OS_FD_SLOT_H_
 #define TRACERING_SRC_COMMON_OS_FD_SLOT_H_
 

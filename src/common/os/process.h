@@ -1,5 +1,7 @@
 // Who we are: names and ids of this process and thread, and where the service's
 // socket is unless somebody says otherwise.
+//
+// Asks the kernel and the environment each time; keeps no state.
 #ifndef TRACERING_SRC_COMMON_OS_PROCESS_H_
 #define TRACERING_SRC_COMMON_OS_PROCESS_H_
 

@@ -1,5 +1,7 @@
 // Pieces that both the listening and the connecting side of unix_socket.h
-// need; nothing outside of this room includes it.
+// need: addresses, options, error texts.
+//
+// Nothing outside of this room includes it.
 #ifndef TRACERING_SRC_COMMON_OS_SOCKET_ADDRESS_H_
 #define TRACERING_SRC_COMMON_OS_SOCKET_ADDRESS_H_
 

@@ -1,5 +1,7 @@
 // The owner of one timer descriptor on CLOCK_MONOTONIC, non-blocking and
 // close-on-exec. It is readable once it has expired.
+//
+// One thread sets it; another may poll it.
 #ifndef TRACERING_SRC_COMMON_OS_TIMERFD_H_
 #define TRACERING_SRC_COMMON_OS_TIMERFD_H_
 

@@ -1,5 +1,7 @@
 // The messages of src/common/control as messages of docs/control.proto, so that
 // a real protobuf library can say whether our bytes are right.
+//
+// Only tests of the control messages include it.
 #ifndef TRACERING_TESTS_COMMON_CONTROL_CONTROL_PROTO_H_
 #define TRACERING_TESTS_COMMON_CONTROL_CONTROL_PROTO_H_
 
