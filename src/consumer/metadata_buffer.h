@@ -21,6 +21,7 @@
 #include <list>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -79,7 +80,7 @@ class MetadataBuffer {
 
   // True for a producer that is gone and has no packet left in any target
   // buffer. Called only when the buffer is full, once per producer in it.
-  using IsForgotten = std::function<bool(uint32_t producer)>;
+  using IsForgotten = std::function<bool(uint64_t producer)>;
 
   // `size` bounds bytes plus overhead.
   MetadataBuffer(size_t size, IsForgotten is_forgotten);
@@ -97,9 +98,9 @@ class MetadataBuffer {
   uint64_t CopySince(uint64_t generation,
                      std::vector<MetadataPacket>* out) const;
 
-  // Drops a descriptor that turned out not to be valid, and counts it. Nothing
-  // happens if it was replaced or dropped meanwhile.
-  void Reject(uint64_t generation);
+  // Drops and counts descriptors that turned out not to be valid. Those that
+  // were replaced or dropped meanwhile are ignored.
+  void Reject(const std::vector<uint64_t>& generations);
 
   size_t size() const { return size_; }
   size_t bytes_used() const { return bytes_used_; }
@@ -124,13 +125,21 @@ class MetadataBuffer {
     size_t bytes = 0;
   };
 
-  bool MakeRoom(uint32_t producer, size_t bytes);
+  bool HasRoom(size_t bytes) const { return bytes <= size_ - bytes_used_; }
+  bool MakeRoom(uint64_t producer, size_t bytes);
+  // Makes room at the cost of forgotten producers.
+  void EvictForgotten(uint64_t producer, size_t bytes);
+  // Drops the newest descriptor of the producer that uses most.
+  void DisplaceHeaviest();
+  Entry* Find(uint64_t producer, const MetadataKey& key);
+  MetadataOutcome Replace(const SequenceInfo& sequence, std::string_view bytes,
+                          Entry* entry);
   void Erase(Entries::iterator entry);
 
   const size_t size_;
   const IsForgotten is_forgotten_;
   Entries entries_;  // in the order in which their keys first came
-  std::map<uint32_t, Producer> producers_;
+  std::map<uint64_t, Producer> producers_;
   size_t bytes_used_ = 0;
   uint64_t generation_ = 0;
   MetadataStats stats_;

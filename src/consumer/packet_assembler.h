@@ -75,6 +75,8 @@ class PartialBudget {
 class PacketAssembler {
  public:
   static constexpr size_t kDefaultMaxPartial = size_t{16} << 20;
+  // What `max_partial` is cut to: sizes further on are 32-bit.
+  static constexpr size_t kMaxMaxPartial = size_t{1} << 30;
 
   // `sink` and `budget` outlive the assembler. A packet of more than one
   // fragment that is larger than `max_partial` bytes is counted as lost.
@@ -110,7 +112,7 @@ class PacketAssembler {
   // Packets that this assembler counted, by cause.
   const LossCounts& losses() const { return losses_; }
   // Packets handed to the sink.
-  uint64_t packets_delivered() const { return packets_delivered_; }
+  uint64_t packets_assembled() const { return packets_assembled_; }
   // Packets of which a part has come and the rest is awaited.
   uint32_t open_partials() const { return open_partials_; }
 
@@ -125,29 +127,35 @@ class PacketAssembler {
   struct Target {
     BufferId buffer;
     bool known = false;    // `route` was resolved
-    bool started = false;  // a packet of it was delivered
+    bool started = false;  // a packet went there
     Route route;
   };
   struct Writer {
     Target target;               // of its latest chunk
     std::vector<Target> others;  // of earlier chunks, if it ever changed
     ByteBuffer partial;
-    LossMask pending = 0;  // mark of the next packet that is delivered
+    LossMask pending = 0;  // mark of the next whole packet
     Chain chain = Chain::kNone;
     bool seen = false;
   };
 
   Writer& Touch(WriterId id);
-  // Makes `writer.target` the one of `buffer`; false if it is not granted.
+  // Makes `writer->target` the one of `buffer`; false if it is not granted.
   bool SelectTarget(WriterId id, Writer* writer, BufferId buffer);
-  void OnLossyChunk(const ChunkView& chunk, Writer* writer, LossCause cause);
-  // Settles the packet whose tail may be the first fragment; true if that
-  // fragment belongs to a packet that is lost and has been counted.
-  bool SettleChain(Writer* writer, bool continues, bool broken_link);
-  void Lose(Writer* writer, LossCause cause, uint64_t packets = 1);
-  void LosePartial(Writer* writer, LossCause cause);
+  // Takes note of the losses of the writer's own that precede a chunk.
+  void OnDataLoss(Writer* writer, LossMask writer_loss);
+  // Counts the packets of a chunk that is lost as a whole.
+  void OnLostChunk(Writer* writer, uint32_t num_fragments, uint32_t flags,
+                   LossCause cause);
+  // Settles a first fragment that continues a packet. True if the chunk holds
+  // nothing else, and the packet continues in the next one.
+  bool TakeContinuation(const ChunkView& chunk, Writer* writer,
+                        bool same_target);
+  void OpenPartial(Writer* writer, const uint8_t* data, uint32_t size);
   bool AppendPartial(Writer* writer, const uint8_t* data, uint32_t size);
-  void FreePartial(Writer* writer);
+  void ClosePartial(Writer* writer);
+  void LosePartial(Writer* writer, LossCause cause);
+  void Lose(Writer* writer, LossCause cause, uint64_t packets = 1);
   void Emit(WriterId id, Writer* writer, PacketRun* run);
 
   PacketSink* const sink_;
@@ -158,7 +166,7 @@ class PacketAssembler {
   // inside a packet.
   ByteBuffer spare_;
   LossCounts losses_;
-  uint64_t packets_delivered_ = 0;
+  uint64_t packets_assembled_ = 0;
   uint32_t open_partials_ = 0;
   bool read_gap_ = false;
 };

@@ -65,7 +65,8 @@ class Rewriter {
     uint32_t length;     // closed: of its final form
   };
 
-  void Expand(uint8_t* begin, size_t compact_size, size_t growth) const;
+  void Expand(uint8_t* begin, size_t compact_size, size_t growth,
+              uint32_t num_large) const;
 
   const RewriterOptions options_;
   std::vector<Nested> nested_;

@@ -27,9 +27,9 @@ inline constexpr uint32_t kServiceSequenceId = 1;
 
 struct SequenceInfo {
   uint32_t sequence_id = 0;  // in the file; above kServiceSequenceId
-  uint32_t producer = 0;     // the consumer's own number of the producer
   int32_t uid = 0;           // of the socket's peer
   int32_t pid = 0;           // of the socket's peer; 0 if unknown
+  uint64_t producer = 0;     // the consumer's own number of the producer
 };
 
 class SequenceTable {
@@ -39,7 +39,7 @@ class SequenceTable {
 
   // Starts a sequence of `producer`, a number that is never used for another
   // producer. On kNone nothing was added and the packets have to be refused.
-  [[nodiscard]] SequenceIndex Add(uint32_t producer, int32_t uid, int32_t pid);
+  [[nodiscard]] SequenceIndex Add(uint64_t producer, int32_t uid, int32_t pid);
 
   // Null once the sequence was forgotten. The pointer is valid until then.
   const SequenceInfo* Find(SequenceIndex sequence) const {
@@ -48,7 +48,7 @@ class SequenceTable {
 
   // Says that nothing more can come from `producer`: its rings are drained and
   // its assemblers are finished. Its sequences may be forgotten from now on.
-  void RetireProducer(uint32_t producer);
+  void RetireProducer(uint64_t producer);
 
   // Forgets sequences of retired producers for which in_use(sequence), a bool,
   // is false, and calls on_forgotten(sequence) for each so that the buffers
@@ -74,12 +74,12 @@ class SequenceTable {
 
   // True if `producer` has a sequence and was not retired, or was retired but
   // has sequences that some buffer still held packets of at the last Sweep.
-  bool HasProducer(uint32_t producer) const {
+  bool HasProducer(uint64_t producer) const {
     return live_.count(producer) != 0 || retired_.count(producer) != 0;
   }
 
  private:
-  using Producers = std::unordered_map<uint32_t, std::vector<SequenceIndex>>;
+  using Producers = std::unordered_map<uint64_t, std::vector<SequenceIndex>>;
 
   SparseArray<SequenceInfo> infos_;
   Producers live_;

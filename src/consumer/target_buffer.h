@@ -136,11 +136,18 @@ class TargetBuffer {
 
   StoreResult StoreInPieces(const PacketRun& run);
   void StoreRecord(const PacketRun& run, size_t record_size);
+  void Refuse(const PacketRun& piece, LossCause cause);
+  // True if the policy allows to make that much room.
+  bool HasRoom(uint64_t bytes) const;
   bool MakeRoom(uint64_t bytes);
   void EvictOldest();
-  RecordHeader LoadHeader(uint64_t offset) const;
-  void CopyIn(uint64_t index, const void* bytes, size_t size);
-  void CopyOut(uint64_t offset, size_t size, uint8_t* out) const;
+
+  // An index is an offset into the memory; these go around its end.
+  uint64_t IndexOf(uint64_t offset) const { return offset % capacity_; }
+  RecordHeader LoadHeader(uint64_t index) const;
+  // Returns the index behind what was copied.
+  uint64_t CopyIn(uint64_t index, const void* bytes, size_t size);
+  void CopyOut(uint64_t index, size_t size, uint8_t* out) const;
 
   const std::unique_ptr<uint8_t[]> memory_;
   const uint64_t capacity_;

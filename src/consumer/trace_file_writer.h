@@ -27,6 +27,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -62,10 +63,12 @@ struct RejectedPacket {
 };
 
 struct TraceFileStats {
-  uint64_t packets_written = 0;  // of producers, descriptors included
-  uint64_t bytes_written = 0;    // in the file, whole packets only
-  // By RewriteOutcome.
-  std::array<uint64_t, kNumRewriteOutcomes> packets_rejected{};
+  uint64_t bytes = 0;             // of whole packets that reached the file
+  uint64_t packets = 0;           // of producers, descriptors left out
+  uint64_t metadata_packets = 0;  // descriptors
+  uint64_t service_packets = 0;   // clock snapshots, trace stats
+  // Packets that were rewritten or rejected, by RewriteOutcome.
+  std::array<uint64_t, kNumRewriteOutcomes> by_outcome{};
 };
 
 class TraceFileWriter {
@@ -118,7 +121,8 @@ class TraceFileWriter {
   RewriteOutcome AppendPacket(const uint8_t* packet, size_t size,
                               const SequenceStamp& stamp, LossMask loss);
   absl::Status FlushIfFull();
-  absl::Status Fail(const char* action, int error);
+  // Latches an error of the sink after it took `taken` bytes of the buffer.
+  absl::Status Fail(std::string_view action, int error, size_t taken = 0);
 
   const TraceFileOptions options_;
   const std::unique_ptr<FileSink> sink_;
@@ -127,9 +131,7 @@ class TraceFileWriter {
   // Whole packets that are not written yet, and the one being made.
   ByteBuffer buffer_;
   ByteBuffer scratch_;
-  uint64_t file_size_ = 0;  // what the sink has taken; ends with a whole packet
-  uint64_t last_clocks_ns_ = 0;
-  bool published_ = false;
+  uint64_t last_clocks_ns_ = 0;  // boottime
   bool finished_ = false;
   absl::Status status_;
   TraceFileStats stats_;
