@@ -14,16 +14,19 @@
 namespace tracering::internal {
 
 enum class CapacityWaitOutcome {
-  kRetry,       // read_pos moved: reserve again
+  kRetry,       // read_pos moved before the deadline: reserve again
   kDeadline,    // the deadline passed
   kNoConsumer,  // nobody is attached who could free a chunk
 };
 
 // Waits until read_pos differs from `sampled`, in slices of at most 10 ms.
 // After each slice the eventfd is written unconditionally, so that a consumer
-// which was not armed when the writer looked still comes. `deadline_ns` is in
-// CLOCK_MONOTONIC nanoseconds. `consumer_attached` is the producer's private
-// view. Thread-safe; not for signal handlers or the draining thread.
+// which was not armed when the writer looked still comes. Signals that
+// interrupt the wait neither shorten nor lengthen it. `deadline_ns` is in
+// CLOCK_MONOTONIC nanoseconds; once it has passed the answer is kDeadline even
+// if read_pos moved, so that a loop over reserving and waiting ends.
+// `consumer_attached` is the producer's private view. Keeps errno. Thread-safe;
+// not for signal handlers or the draining thread.
 [[nodiscard]] CapacityWaitOutcome WaitForCapacity(
     const Ring& ring, abi::Position sampled, int64_t deadline_ns, int event_fd,
     const std::atomic<bool>& consumer_attached);
