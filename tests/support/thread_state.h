@@ -1,5 +1,6 @@
 // Knowing, without a sleep, that a thread of this process has gone to sleep in
-// the kernel.
+// the kernel, so that a test of a wake-up really wakes somebody. Looks at /proc
+// only; call from any other thread.
 #ifndef TRACERING_TESTS_SUPPORT_THREAD_STATE_H_
 #define TRACERING_TESTS_SUPPORT_THREAD_STATE_H_
 
