@@ -3,6 +3,7 @@
 
 function(tracering_compile_options target)
   target_compile_features(${target} PUBLIC cxx_std_17)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
   target_compile_options(
     ${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow
                       $<$<BOOL:${TRACERING_WERROR}>:-Werror>)
