@@ -7,8 +7,12 @@
 // where a packet is attempted when its writer finishes it, delivered when it
 // is stored in a target buffer, and otherwise lost with a cause. What a
 // producer holds back (an open packet, an open batch) is not attempted yet.
-// Losses of the writer side are read from words that the producer owns: a
-// producer that forges them spoils its own numbers, and no decision.
+//
+// Descriptors are counted apart, as metadata: packets for the metadata buffer,
+// and whatever a ring that carries only them has lost. What writers lost while
+// an earlier consumer was attached is that one's. Losses of the writer side are
+// read from words that the producer owns: a producer that forges them spoils
+// its own numbers, and no decision.
 #ifndef TRACERING_CONSUMER_STATS_H_
 #define TRACERING_CONSUMER_STATS_H_
 
@@ -50,8 +54,7 @@ struct LossCounts {
 
 // Packets of one ring, one producer, or all of them.
 struct PacketCounts {
-  uint64_t delivered =
-      0;  // stored in a target buffer, overwritten since or not
+  uint64_t delivered = 0;  // stored in a buffer; overwritten since or not
   uint64_t delivered_bytes = 0;
   LossCounts lost;
 
@@ -69,8 +72,6 @@ struct RingStats {
   uint32_t chunk_size = 0;
   // Positions reserved and not yet resolved, at most num_chunks.
   uint32_t outstanding = 0;
-  // Carries descriptors: left out of the counts of its producer.
-  bool metadata = false;
   // It broke the protocol, and nothing is read from it any more. The reason
   // is empty otherwise.
   bool stopped = false;
@@ -79,6 +80,7 @@ struct RingStats {
   // took and did not store is gone, and not part of the counts.
   uint64_t resolved_by_predecessor = 0;
   PacketCounts packets;
+  PacketCounts metadata_packets;
 };
 
 // A producer that is connected, or a ring that was attached by hand.
@@ -87,8 +89,8 @@ struct ProducerStats {
   std::string name;
   pid_t pid = 0;  // 0 if it cannot be trusted
   uid_t uid = 0;
-  PacketCounts packets;           // the sum over its rings, metadata left out
-  PacketCounts metadata_packets;  // descriptors
+  PacketCounts packets;  // the sum over its rings
+  PacketCounts metadata_packets;
   std::vector<RingStats> rings;
 };
 
@@ -96,18 +98,19 @@ struct BufferStats {
   std::string name;
   size_t size = 0;
   FillPolicy policy = FillPolicy::kRing;
-  size_t used_bytes = 0;  // by packets that are in it now
-  uint64_t packets = 0;   // in it now
+  size_t used_bytes = 0;
+  uint64_t packets = 0;  // in it now
   uint64_t written_packets = 0;
   uint64_t written_bytes = 0;
-  uint64_t overwritten_packets = 0;  // before anybody had read them
+  uint64_t streamed_packets = 0;     // moved out by Consumer::StreamTo
+  uint64_t overwritten_packets = 0;  // before any stream had read them
   uint64_t overwritten_bytes = 0;
   uint64_t refused_packets = 0;   // no room, or larger than the buffer
-  uint64_t streamed_packets = 0;  // consumed by Consumer::StreamTo
+  uint64_t rejected_packets = 0;  // found invalid when a file was written
 };
 
 struct ConsumerStats {
-  // Of all producers since the start, those that are gone included.
+  // Of all producers since the start, also those that are gone.
   // kOverwritten and kRejected are not in here: they are known only when a
   // file is written (TraceFileInfo), or from the buffers.
   PacketCounts packets;
@@ -123,15 +126,17 @@ struct ConsumerStats {
   std::vector<BufferStats> buffers;  // in order of configuration, metadata last
 };
 
-// What one saved file holds, and what it lacks: packets + lost.total() is the
-// number of packets that were attempted when it was written.
+// What one saved file holds, and what it lacks: packets + streamed_before +
+// lost.total() is the number of packets that were attempted when its last
+// buffer was read.
 struct TraceFileInfo {
   std::string path;
   uint64_t bytes = 0;
   uint64_t packets = 0;           // of producers, descriptors left out
   uint64_t metadata_packets = 0;  // descriptors
-  uint64_t service_packets = 0;   // clock snapshots, statistics
-  LossCounts lost;  // also kOverwritten, kBufferRefused and kRejected
+  // A stream had moved them to its file, and they are in no buffer any more.
+  uint64_t streamed_before = 0;
+  LossCounts lost;  // here also kOverwritten and kRejected
 };
 
 }  // namespace tracering
