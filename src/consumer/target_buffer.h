@@ -99,6 +99,9 @@ class TargetBuffer {
   // be overwritten without being a loss.
   ReadCursor BeginStream() const;
 
+  // Gives a stream an end: everything that is there now and nothing newer.
+  void EndStream(ReadCursor* cursor) const { cursor->end_ = end_; }
+
   // Replaces `slice` by the next whole records of `cursor`: as many as fit into
   // `max_bytes`, but at least one. False, and an empty slice, if there is
   // nothing more (for a stream: nothing yet).

@@ -1,0 +1,99 @@
+// The rules for options; see consumer_options.h.
+#include "src/consumer/consumer_options.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <set>
+#include <string_view>
+
+#include "absl/strings/escaping.h"
+
+namespace tracering::internal {
+namespace {
+
+constexpr size_t kMaxBuffers = 256;
+constexpr auto kMinPeriod = std::chrono::milliseconds(1);
+constexpr auto kMaxPeriod = std::chrono::hours(1);
+// Names of descriptors and what they cost beside their bytes.
+constexpr size_t kMinMetadataSize = 4096;
+constexpr size_t kMaxPartialPacket = size_t{1} << 30;
+constexpr size_t kMaxNestingDepth = 1 << 20;
+
+absl::Status CheckBuffer(const BufferConfig& buffer) {
+  const auto error = [&](std::string_view rule) {
+    return absl::InvalidArgumentError(
+        fmt::format("buffer '{}' of {} bytes: {}",
+                    absl::CEscape(buffer.name.substr(0, kMaxBufferNameSize)),
+                    buffer.size, rule));
+  };
+  if (buffer.name.empty() || buffer.name.size() > kMaxBufferNameSize) {
+    return error(
+        fmt::format("the name must have 1 to {} bytes", kMaxBufferNameSize));
+  }
+  if (buffer.name == kMetadataBufferName) {
+    return error("the name is that of the built-in buffer");
+  }
+  if (buffer.size < kMinBufferSize || buffer.size > kMaxBufferSize) {
+    return error(fmt::format("the size must be from {} to {} bytes",
+                             kMinBufferSize, kMaxBufferSize));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLimits(const ConsumerLimits& limits) {
+  struct Rule {
+    std::string_view name;
+    size_t value;
+    size_t min;
+    size_t max;
+  };
+  constexpr size_t kAny = SIZE_MAX;
+  for (const Rule& rule : {
+           Rule{"producers", limits.producers, 1, kAny},
+           Rule{"rings_per_producer", limits.rings_per_producer, 1, kAny},
+           Rule{"ring_bytes_per_producer", limits.ring_bytes_per_producer, 1,
+                kAny},
+           Rule{"buffers_per_producer", limits.buffers_per_producer, 1, kAny},
+           Rule{"partial_packet_bytes", limits.partial_packet_bytes, 1,
+                kMaxPartialPacket},
+           Rule{"partial_bytes_per_producer", limits.partial_bytes_per_producer,
+                1, kAny},
+           Rule{"nesting_depth", limits.nesting_depth, 1, kMaxNestingDepth},
+           Rule{"metadata_buffer_size", limits.metadata_buffer_size,
+                kMinMetadataSize, kMaxBufferSize},
+       }) {
+    if (rule.value < rule.min || rule.value > rule.max) {
+      return absl::InvalidArgumentError(
+          fmt::format("limit {} of {}: it must be from {} to {}", rule.name,
+                      rule.value, rule.min, rule.max));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const ConsumerOptions& options) {
+  if (options.buffers.empty() || options.buffers.size() > kMaxBuffers) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} buffers: there must be 1 to {}", options.buffers.size(),
+                    kMaxBuffers));
+  }
+  std::set<std::string_view> names;
+  for (const BufferConfig& buffer : options.buffers) {
+    if (absl::Status status = CheckBuffer(buffer); !status.ok()) return status;
+    if (!names.insert(buffer.name).second) {
+      return absl::InvalidArgumentError(fmt::format(
+          "buffer '{}' is given twice", absl::CEscape(buffer.name)));
+    }
+  }
+  if (options.drain_period < kMinPeriod || options.drain_period > kMaxPeriod) {
+    return absl::InvalidArgumentError(
+        fmt::format("drain_period of {} ms: it must be from 1 ms to 1 hour",
+                    options.drain_period.count()));
+  }
+  return CheckLimits(options.limits);
+}
+
+}  // namespace tracering::internal
