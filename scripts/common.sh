@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # What the other scripts share; sourced, never run.
 #
 # Brings the shell into the root of the tree, stops it at the first error, and
@@ -11,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 BUILD_PACKAGES=(cmake g++ libabsl-dev libfmt-dev ninja-build)
 TEST_PACKAGES=(clang-format-14 libbenchmark-dev libgmock-dev libgtest-dev
   libprotobuf-dev pkg-config protobuf-compiler python3)
-TSAN_PACKAGES=(clang-14 libclang-rt-14-dev)
+TSAN_PACKAGES=(clang libclang-rt-14-dev)
 TIDY_PACKAGES=(clang-tidy-14)
 
 say() { printf '\n== %s\n' "$*"; }
@@ -22,7 +23,7 @@ fail() {
 }
 
 # The number of compile and test jobs to run at once.
-jobs() { nproc 2>/dev/null || echo 2; }
+num_jobs() { nproc 2>/dev/null || echo 2; }
 
 # ensure_packages PACKAGE...: installs those that are missing, with apt as root
 # or through sudo; says what to install where it cannot.

@@ -15,7 +15,8 @@ fi
 ensure_packages "${BUILD_PACKAGES[@]}"
 say "Building the demo"
 cmake --preset demo >/dev/null
-cmake --build --preset demo -j "$(jobs)" --target demo_consumer demo_producer
+cmake --build --preset demo -j "$(num_jobs)" --target demo_consumer \
+  demo_producer
 
 scratch=$(mktemp -d)
 consumer=""

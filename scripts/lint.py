@@ -252,6 +252,7 @@ class Linter:
             elif path.endswith(".proto"):
                 self.check_file_header(path, lines)
         self.check_public_headers_are_listed()
+        self.check_readme_shows_tested_programs()
         return self.findings
 
     def files(self) -> Iterator[str]:
@@ -414,6 +415,24 @@ class Linter:
                 self.add(path, 1, "header-set",
                          f"listed in {count} of the libraries' HEADERS "
                          "(src/*/CMakeLists.txt), not in one")
+
+    # The README's programs are those that the package test builds and runs.
+
+    def check_readme_shows_tested_programs(self) -> None:
+        programs = os.path.join(self.root, "tests", "package")
+        if not os.path.isdir(programs):
+            return
+        with open(os.path.join(self.root, "README.md"),
+                  encoding="utf-8") as file:
+            readme = file.read()
+        for name in sorted(os.listdir(programs)):
+            if not name.endswith(".cc"):
+                continue
+            with open(os.path.join(programs, name), encoding="utf-8") as file:
+                program = re.sub(r"\A(?://.*\n)+", "", file.read())
+            if f"```cpp\n{program}```\n" not in readme:
+                self.add("README.md", 1, "readme",
+                         f"does not show tests/package/{name} as it is")
 
 
 def main(arguments: List[str]) -> int:

@@ -39,9 +39,9 @@ test_preset() {
     cat "build/$1.configure.log"
     return 1
   }
-  cmake --build --preset "$1" -j "$(jobs)" || return 1
+  cmake --build --preset "$1" -j "$(num_jobs)" || return 1
   say "$1: testing"
-  ctest --preset "$1" -j "$(jobs)"
+  ctest --preset "$1" -j "$(num_jobs)"
 }
 
 mkdir -p build

@@ -49,4 +49,4 @@ cmake --preset dev >/dev/null
 cmake --build --preset dev --target tracering_test_proto >/dev/null
 say "clang-tidy: ${#sources[@]} sources"
 printf '%s\0' "${sources[@]}" |
-  xargs -0 -P "$(jobs)" -n 1 clang-tidy-14 --quiet -p build/dev
+  xargs -0 -P "$(num_jobs)" -n 1 clang-tidy-14 --quiet -p build/dev

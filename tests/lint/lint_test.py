@@ -321,6 +321,13 @@ class LintTest(unittest.TestCase):
             self.assertEqual(self.lint({"docs/x.md": text}), ["text"], text)
         self.assertEqual(self.lint({"docs/x.md": "a\n"}), [])
 
+    def test_readme_shows_the_programs_that_are_tested(self):
+        files = {"tests/package/x.cc": source("int main() {}"),
+                 "README.md": "```cpp\nint main() {}\n```\n"}
+        self.assertEqual(self.lint(files), [])
+        files["README.md"] = "```cpp\nint main() { return 0; }\n```\n"
+        self.assertEqual(self.lint(files), ["readme"])
+
     def test_top_level_files_count(self):
         self.assertEqual(self.lint({"docs/x.md": "", "README.md": "a \n"}),
                          ["text"])

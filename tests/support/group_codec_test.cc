@@ -37,6 +37,13 @@ TEST(GroupCodecTest, TurnsGroupsIntoLengths) {
   EXPECT_EQ(*protobuf, std::string("\x8a\x01\x02\x38\x01", 5));
 }
 
+// The example of docs/abi.md.
+TEST(GroupCodecTest, DocumentedTrackEvent) {
+  const std::string packet("\x5b\x48\x01\xba\x01\x01\x61\x04", 8);
+  EXPECT_EQ(GroupsToProtobuf(packet),
+            std::string("\x5a\x06\x48\x01\xba\x01\x01\x61", 8));
+}
+
 TEST(GroupCodecTest, EmptyPacketAndEmptyMessageAreValid) {
   EXPECT_EQ(GroupsToProtobuf(""), "");
   EXPECT_EQ(GroupsToProtobuf(std::string("\x8b\x01\x04", 3)),

@@ -1,0 +1,61 @@
+# Installs the libraries with their public headers, a CMake package
+#   find_package(tracering COMPONENTS producer consumer)
+# and one pkg-config file a library. Both are relocatable: they find the prefix
+# from where they lie.
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tracering")
+
+install(
+  TARGETS tracering_common tracering_producer tracering_consumer
+  EXPORT tracering-targets
+  RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+  FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(
+  EXPORT tracering-targets
+  NAMESPACE tracering::
+  DESTINATION "${package_dir}")
+
+configure_package_config_file(
+  "${PROJECT_SOURCE_DIR}/cmake/tracering-config.cmake.in"
+  "${PROJECT_BINARY_DIR}/package/tracering-config.cmake"
+  INSTALL_DESTINATION "${package_dir}"
+  NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(
+  "${PROJECT_BINARY_DIR}/package/tracering-config-version.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(
+  FILES "${PROJECT_BINARY_DIR}/package/tracering-config.cmake"
+        "${PROJECT_BINARY_DIR}/package/tracering-config-version.cmake"
+  DESTINATION "${package_dir}")
+
+# fmt is in no public header: a shared library brings it along, while who links
+# a static one has to name it.
+set(common_requires "absl_status absl_statusor absl_strings")
+if(BUILD_SHARED_LIBS)
+  set(private_requires "fmt")
+else()
+  string(APPEND common_requires " fmt")
+  set(private_requires "")
+endif()
+set(common_description "What both libraries stand on; link one of those")
+set(producer_requires "tracering-common = ${PROJECT_VERSION}")
+set(producer_description "Tracing from an instrumented program")
+set(consumer_requires "tracering-common = ${PROJECT_VERSION}")
+set(consumer_description "Recording what instrumented programs trace")
+file(RELATIVE_PATH prefix_from_pkgconfig
+     "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+foreach(room common producer consumer)
+  set(pc_name "tracering-${room}")
+  set(pc_library "tracering_${room}")
+  set(pc_description "${${room}_description}")
+  set(pc_requires "${${room}_requires}")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/tracering.pc.in"
+                 "${PROJECT_BINARY_DIR}/package/${pc_name}.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/package/${pc_name}.pc"
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endforeach()

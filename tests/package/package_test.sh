@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Builds and runs a project of somebody else against this one, in every way that
+# is promised: the installed CMake package, pkg-config, add_subdirectory with
+# shared libraries.
+#
+#   package_test.sh SOURCE_DIR BUILD_DIR
+#
+# BUILD_DIR must be built. Leaves nothing behind.
+set -euo pipefail
+source_dir=$1
+build_dir=$2
+user_dir=$source_dir/tests/package
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export TRACERING_SOCKET=$scratch/tracering.sock
+prefix=$scratch/prefix
+
+# run_user DIR: the two programs in DIR, one recording the other, whose end of
+# standard output ends the recording.
+run_user() {
+  rm -f "$scratch/out.pftrace"
+  (cd "$scratch" && "$1/trace" | "$1/record")
+  grep -q my_app "$scratch/out.pftrace"
+  grep -q work "$scratch/out.pftrace"
+}
+
+echo "== the installed package"
+cmake --install "$build_dir" --prefix "$prefix" >/dev/null
+cmake -S "$user_dir" -B "$scratch/installed" -G Ninja \
+  -DCMAKE_PREFIX_PATH="$prefix"
+cmake --build "$scratch/installed"
+run_user "$scratch/installed"
+# A component that does not exist must not be found.
+sed 's/COMPONENTS producer/COMPONENTS nonsense/' "$user_dir/CMakeLists.txt" \
+  >"$scratch/CMakeLists.txt"
+if cmake -S "$scratch" -B "$scratch/nonsense" -G Ninja \
+  -DCMAKE_PREFIX_PATH="$prefix" >"$scratch/log" 2>&1; then
+  echo "find_package found a component that does not exist" >&2
+  exit 1
+fi
+grep -q nonsense "$scratch/log"
+
+echo "== pkg-config"
+PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name tracering-producer.pc)")
+export PKG_CONFIG_PATH
+mkdir "$scratch/pkg-config"
+for pair in trace:producer record:consumer; do
+  program=${pair%:*}
+  # Flags are words, to be split.
+  # shellcheck disable=SC2046
+  "${CXX:-c++}" -std=c++17 "$user_dir/$program.cc" \
+    -o "$scratch/pkg-config/$program" \
+    $(pkg-config --cflags --libs "tracering-${pair#*:}")
+done
+run_user "$scratch/pkg-config"
+
+echo "== add_subdirectory, shared libraries"
+cmake -S "$user_dir" -B "$scratch/sub" -G Ninja -DBUILD_SHARED_LIBS=ON \
+  -DTRACERING_SOURCE_DIR="$source_dir"
+cmake --build "$scratch/sub"
+run_user "$scratch/sub"
+# One shared object holds the common part, and both libraries refer to it.
+for room in producer consumer; do
+  readelf -d "$scratch/sub/tracering/src/$room/libtracering_$room.so" |
+    grep -q 'NEEDED.*libtracering_common\.so'
+done
