@@ -135,8 +135,7 @@ class Packet : public FieldWriter<Packet> {
   template <typename Self>
   friend class FieldWriter;
 
-  explicit Packet(TraceWriter* writer)
-      : encoder_(writer, internal::OpenPacket(writer)) {}
+  explicit Packet(TraceWriter* writer) : encoder_(writer) {}
   internal::PacketEncoder& encoder() { return encoder_; }
 
   internal::PacketEncoder encoder_;

@@ -35,10 +35,15 @@
 #include "src/producer/packet_account.h"
 #include "src/producer/producer_ring.h"
 #include "tracering/ids.h"
-#include "tracering/internal/packet_encoder.h"
 #include "tracering/trace_writer.h"
 
 namespace tracering::internal {
+
+// Where an open fragment may be written.
+struct FragmentRange {
+  uint8_t* cur;
+  uint8_t* end;
+};
 
 enum class ChunkOutcome {
   kOk,
@@ -68,14 +73,17 @@ class ChunkWriter {
   // chunk is held, it is full, or the reader has reclaimed it: then
   // OpenInFreshChunk is next. Not to be called while a loss is owed.
   bool TryOpen(FragmentRange* range) {
-    if (static_cast<size_t>(dir_cursor_ - payload_cursor_) < entry_size_) {
-      return false;
+    // Copies: to the compiler an atomic operation may change any member.
+    uint8_t* const cur = payload_cursor_;
+    uint8_t* const directory = dir_cursor_;
+    const uint32_t entry_size = entry_size_;
+    const uint32_t word = word_;
+    if (static_cast<size_t>(directory - cur) < entry_size) return false;
+    if (abi::StateOf(word) == abi::State::kComplete) {
+      if (!state_.TryReuse(word)) return false;
+      word_ = abi::WithState(word, abi::State::kAcquired);
     }
-    if (abi::StateOf(word_) == abi::State::kComplete) {
-      if (!state_.TryReuse(word_)) return false;
-      word_ = abi::WithState(word_, abi::State::kAcquired);
-    }
-    *range = OpenRange();
+    *range = {cur, directory - entry_size};
     return true;
   }
 

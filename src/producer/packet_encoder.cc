@@ -7,6 +7,14 @@
 namespace tracering::internal {
 namespace {
 
+uint8_t* AppendRaw(TraceWriter* writer, uint8_t* cur, uint8_t** end,
+                   const void* data, size_t size) {
+  const FragmentRange range = static_cast<TraceWriterImpl*>(writer)->Append(
+      {cur, *end}, static_cast<const uint8_t*>(data), size);
+  *end = range.end;
+  return range.cur;
+}
+
 // A tag and a value or a length.
 class SmallField {
  public:
@@ -21,9 +29,9 @@ class SmallField {
     end_ += sizeof(value);
   }
 
-  FragmentRange AppendTo(TraceWriter* writer, FragmentRange range) const {
-    return static_cast<TraceWriterImpl*>(writer)->Append(
-        range, bytes_, static_cast<size_t>(end_ - bytes_));
+  uint8_t* AppendTo(TraceWriter* writer, uint8_t* cur, uint8_t** end) const {
+    return AppendRaw(writer, cur, end, bytes_,
+                     static_cast<size_t>(end_ - bytes_));
   }
 
  private:
@@ -33,64 +41,54 @@ class SmallField {
 
 }  // namespace
 
-FragmentRange OpenPacket(TraceWriter* writer) noexcept {
-  return static_cast<TraceWriterImpl*>(writer)->Open();
-}
-
-void ClosePacket(TraceWriter* writer, uint8_t* cur) noexcept {
-  static_cast<TraceWriterImpl*>(writer)->Close(cur);
-}
-
 void DiscardPacket(TraceWriter* writer, uint8_t* cur) noexcept {
   static_cast<TraceWriterImpl*>(writer)->Discard(cur);
 }
 
-FragmentRange AppendVarintSlow(TraceWriter* writer, FragmentRange range,
-                               uint32_t field, uint64_t value) noexcept {
-  if (range.cur == nullptr) return range;
+uint8_t* AppendVarintSlow(TraceWriter* writer, uint8_t* cur, uint8_t** end,
+                          uint32_t field, uint64_t value) noexcept {
+  if (cur == nullptr) return cur;
   SmallField small(field, WireType::kVarint);
   small.AppendVarint(value);
-  return small.AppendTo(writer, range);
+  return small.AppendTo(writer, cur, end);
 }
 
-FragmentRange AppendFixed32Slow(TraceWriter* writer, FragmentRange range,
-                                uint32_t field, uint32_t value) noexcept {
-  if (range.cur == nullptr) return range;
+uint8_t* AppendFixed32Slow(TraceWriter* writer, uint8_t* cur, uint8_t** end,
+                           uint32_t field, uint32_t value) noexcept {
+  if (cur == nullptr) return cur;
   SmallField small(field, WireType::kFixed32);
   small.AppendFixed(value);
-  return small.AppendTo(writer, range);
+  return small.AppendTo(writer, cur, end);
 }
 
-FragmentRange AppendFixed64Slow(TraceWriter* writer, FragmentRange range,
-                                uint32_t field, uint64_t value) noexcept {
-  if (range.cur == nullptr) return range;
+uint8_t* AppendFixed64Slow(TraceWriter* writer, uint8_t* cur, uint8_t** end,
+                           uint32_t field, uint64_t value) noexcept {
+  if (cur == nullptr) return cur;
   SmallField small(field, WireType::kFixed64);
   small.AppendFixed(value);
-  return small.AppendTo(writer, range);
+  return small.AppendTo(writer, cur, end);
 }
 
-FragmentRange AppendBytesSlow(TraceWriter* writer, FragmentRange range,
-                              uint32_t field, const void* data,
-                              size_t size) noexcept {
-  if (range.cur == nullptr) return range;
+uint8_t* AppendBytesSlow(TraceWriter* writer, uint8_t* cur, uint8_t** end,
+                         uint32_t field, const void* data,
+                         size_t size) noexcept {
+  if (cur == nullptr) return cur;
   SmallField header(field, WireType::kLengthDelimited);
   header.AppendVarint(size);
-  range = header.AppendTo(writer, range);
-  return static_cast<TraceWriterImpl*>(writer)->Append(
-      range, static_cast<const uint8_t*>(data), size);
+  cur = header.AppendTo(writer, cur, end);
+  return AppendRaw(writer, cur, end, data, size);
 }
 
-FragmentRange BeginMessageSlow(TraceWriter* writer, FragmentRange range,
-                               uint32_t field) noexcept {
-  if (range.cur == nullptr) return range;
-  return SmallField(field, WireType::kStartGroup).AppendTo(writer, range);
+uint8_t* BeginMessageSlow(TraceWriter* writer, uint8_t* cur, uint8_t** end,
+                          uint32_t field) noexcept {
+  if (cur == nullptr) return cur;
+  return SmallField(field, WireType::kStartGroup).AppendTo(writer, cur, end);
 }
 
-FragmentRange EndMessageSlow(TraceWriter* writer,
-                             FragmentRange range) noexcept {
-  if (range.cur == nullptr) return range;
-  return static_cast<TraceWriterImpl*>(writer)->Append(range, &kCloseMessage,
-                                                       1);
+uint8_t* EndMessageSlow(TraceWriter* writer, uint8_t* cur,
+                        uint8_t** end) noexcept {
+  if (cur == nullptr) return cur;
+  return AppendRaw(writer, cur, end, &kCloseMessage, 1);
 }
 
 }  // namespace tracering::internal

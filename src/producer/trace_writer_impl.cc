@@ -34,35 +34,19 @@ WriterBatch::~WriterBatch() {
 
 namespace internal {
 
-FragmentRange TraceWriterImpl::Open() {
-  if (state() != PacketState::kIdle) return OpenNested();
-  Enter(PacketState::kOpen);
-  FragmentRange range;
-  if (chunk_.ring().mode() == RingMode::kOn && !chunk_.owes_loss() &&
-      chunk_.TryOpen(&range)) {
-    return range;
-  }
-  return OpenCold();
+uint8_t* OpenPacket(TraceWriter* writer, uint8_t** end) noexcept {
+  const FragmentRange range = static_cast<TraceWriterImpl*>(writer)->Open();
+  *end = range.end;
+  return range.cur;
 }
 
-void TraceWriterImpl::Close(uint8_t* cur) {
-  if (cur == nullptr) return;
-  if (state() != PacketState::kOpen) {
-    CloseCold(cur);
-    return;
-  }
-  account_.Attempt();
-  if (batch_depth_ == 0) {
-    chunk_.Publish(cur);
-  } else {
-    chunk_.Finalise(cur);
-  }
-  Leave();
+void ClosePacket(TraceWriter* writer, uint8_t* cur) noexcept {
+  static_cast<TraceWriterImpl*>(writer)->Close(cur);
 }
 
 // A packet while another is open. The open one, its chunk and the cold members
 // belong to code that is interrupted or further up the stack.
-FragmentRange TraceWriterImpl::OpenNested() {
+FragmentRange TraceWriterImpl::OpenNested() noexcept {
   const RingMode mode = ring_->mode();
   if (state() != PacketState::kReleased &&
       (mode == RingMode::kOn || mode == RingMode::kPoisoned)) {
@@ -72,7 +56,7 @@ FragmentRange TraceWriterImpl::OpenNested() {
   return {nullptr, nullptr};
 }
 
-FragmentRange TraceWriterImpl::OpenCold() {
+FragmentRange TraceWriterImpl::OpenCold() noexcept {
   const RingMode mode = ring_->mode();
   if (mode == RingMode::kOff || mode == RingMode::kClosed) {
     Leave();
@@ -91,7 +75,7 @@ FragmentRange TraceWriterImpl::OpenCold() {
 }
 
 FragmentRange TraceWriterImpl::Append(FragmentRange range, const uint8_t* data,
-                                      size_t size) {
+                                      size_t size) noexcept {
   for (;;) {
     // Swallowed bytes need not be copied; the sink takes what comes next.
     if (swallowing_) return SinkRange();
@@ -114,22 +98,17 @@ FragmentRange TraceWriterImpl::Swallow(ChunkOutcome outcome) {
   return SinkRange();
 }
 
-void TraceWriterImpl::CloseCold(uint8_t* cur) {
+void TraceWriterImpl::CloseCold(uint8_t* cur) noexcept {
   if (state() == PacketState::kReleased) return;
   if (swallowing_) {
     if (reason_.has_value()) LosePacket(*reason_, split_);
   } else {
-    account_.Attempt();
-    if (batch_depth_ == 0) {
-      chunk_.Publish(cur);
-    } else {
-      chunk_.Finalise(cur);
-    }
+    CloseFragment(cur);
   }
   EndPacket();
 }
 
-void TraceWriterImpl::Discard(uint8_t* cur) {
+void TraceWriterImpl::Discard(uint8_t* cur) noexcept {
   if (cur == nullptr || state() == PacketState::kReleased) return;
   Enter(PacketState::kOpenCold);
   if (split_) {

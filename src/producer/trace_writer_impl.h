@@ -54,11 +54,29 @@ class alignas(64) TraceWriterImpl final : public TraceWriter {
   // --- Owner ---
 
   // See packet_encoder.h, which forwards here.
-  FragmentRange Open();
-  void Close(uint8_t* cur);
-  void Discard(uint8_t* cur);
+  FragmentRange Open() noexcept {
+    if (state() != PacketState::kIdle) return OpenNested();
+    Enter(PacketState::kOpen);
+    FragmentRange range;
+    if (chunk_.ring().mode() == RingMode::kOn && !chunk_.owes_loss() &&
+        chunk_.TryOpen(&range)) {
+      return range;
+    }
+    return OpenCold();
+  }
+  void Close(uint8_t* cur) noexcept {
+    if (cur == nullptr) return;
+    if (state() != PacketState::kOpen) {
+      CloseCold(cur);
+      return;
+    }
+    CloseFragment(cur);
+    Leave();
+  }
+  void Discard(uint8_t* cur) noexcept;
   // Copies `size` bytes, over as many chunks as it takes.
-  FragmentRange Append(FragmentRange range, const uint8_t* data, size_t size);
+  FragmentRange Append(FragmentRange range, const uint8_t* data,
+                       size_t size) noexcept;
 
   void BeginBatch() { ++batch_depth_; }
   void EndBatch();
@@ -92,9 +110,17 @@ class alignas(64) TraceWriterImpl final : public TraceWriter {
     kReleased,  // for good
   };
 
-  [[gnu::cold]] FragmentRange OpenNested();
-  [[gnu::cold]] FragmentRange OpenCold();
-  [[gnu::cold]] void CloseCold(uint8_t* cur);
+  void CloseFragment(uint8_t* cur) {
+    account_.Attempt();
+    if (batch_depth_ == 0) {
+      chunk_.Publish(cur);
+    } else {
+      chunk_.Finalise(cur);
+    }
+  }
+  [[gnu::cold]] FragmentRange OpenNested() noexcept;
+  [[gnu::cold]] FragmentRange OpenCold() noexcept;
+  [[gnu::cold]] void CloseCold(uint8_t* cur) noexcept;
   FragmentRange Swallow(ChunkOutcome outcome);
   FragmentRange SinkRange() { return {sink_, sink_ + sizeof(sink_)}; }
   void AbandonPacket();

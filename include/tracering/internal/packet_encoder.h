@@ -6,9 +6,9 @@
 // start-group tags and the single closing byte (wire_format.h), so nothing is
 // ever patched.
 //
-// All that leaves the inlined code is passed and returned by value. The
-// encoder's address thus never escapes, and a packet that its function does not
-// hand on lives in registers.
+// What leaves the inlined code is passed by value, or through a copy of its
+// own. The encoder's address thus never escapes, and a packet that its function
+// does not hand on lives in registers.
 //
 // Belongs to the thread of its writer. No allocation, no lock, no syscall here;
 // the writer's cold path may wait or signal.
@@ -27,154 +27,203 @@ class TraceWriter;
 
 namespace internal {
 
-// Where the open fragment may be written. Both are null for a packet that goes
-// nowhere: there is never room in it, and the cold paths swallow what comes.
-struct FragmentRange {
-  uint8_t* cur;
-  uint8_t* end;
-};
-
-// What a packet asks of its writer. `cur` is the end of what was written.
-FragmentRange OpenPacket(TraceWriter* writer) noexcept;
+// What a packet asks of its writer. The open fragment may be written from the
+// returned cursor up to *end. Both are null for a packet that goes nowhere:
+// there is never room in it, and the cold paths swallow what comes.
+uint8_t* OpenPacket(TraceWriter* writer, uint8_t** end) noexcept;
+// `cur` is the end of what was written.
 void ClosePacket(TraceWriter* writer, uint8_t* cur) noexcept;
 [[gnu::cold]] void DiscardPacket(TraceWriter* writer, uint8_t* cur) noexcept;
 
-// Appends that may find no room. They continue in another chunk where they
-// must and return where the packet goes on.
-[[gnu::cold]] FragmentRange AppendVarintSlow(TraceWriter* writer,
-                                             FragmentRange range,
-                                             uint32_t field,
-                                             uint64_t value) noexcept;
-[[gnu::cold]] FragmentRange AppendFixed32Slow(TraceWriter* writer,
-                                              FragmentRange range,
-                                              uint32_t field,
-                                              uint32_t value) noexcept;
-[[gnu::cold]] FragmentRange AppendFixed64Slow(TraceWriter* writer,
-                                              FragmentRange range,
-                                              uint32_t field,
-                                              uint64_t value) noexcept;
-[[gnu::cold]] FragmentRange AppendBytesSlow(TraceWriter* writer,
-                                            FragmentRange range, uint32_t field,
-                                            const void* data,
-                                            size_t size) noexcept;
-[[gnu::cold]] FragmentRange BeginMessageSlow(TraceWriter* writer,
-                                             FragmentRange range,
-                                             uint32_t field) noexcept;
-[[gnu::cold]] FragmentRange EndMessageSlow(TraceWriter* writer,
-                                           FragmentRange range) noexcept;
+// Appends that may find no room in [cur, *end). They continue in another chunk
+// where they must, return where the packet goes on and set *end to match.
+[[gnu::cold]] uint8_t* AppendVarintSlow(TraceWriter* writer, uint8_t* cur,
+                                        uint8_t** end, uint32_t field,
+                                        uint64_t value) noexcept;
+[[gnu::cold]] uint8_t* AppendFixed32Slow(TraceWriter* writer, uint8_t* cur,
+                                         uint8_t** end, uint32_t field,
+                                         uint32_t value) noexcept;
+[[gnu::cold]] uint8_t* AppendFixed64Slow(TraceWriter* writer, uint8_t* cur,
+                                         uint8_t** end, uint32_t field,
+                                         uint64_t value) noexcept;
+[[gnu::cold]] uint8_t* AppendBytesSlow(TraceWriter* writer, uint8_t* cur,
+                                       uint8_t** end, uint32_t field,
+                                       const void* data, size_t size) noexcept;
+[[gnu::cold]] uint8_t* BeginMessageSlow(TraceWriter* writer, uint8_t* cur,
+                                        uint8_t** end, uint32_t field) noexcept;
+[[gnu::cold]] uint8_t* EndMessageSlow(TraceWriter* writer, uint8_t* cur,
+                                      uint8_t** end) noexcept;
+
+// Where the compilers make their own choice they move the cold calls into
+// functions that take the encoder's address.
+#define TRACERING_HOT [[gnu::always_inline]] inline
 
 class PacketEncoder {
  public:
-  PacketEncoder(TraceWriter* writer, FragmentRange range)
-      : range_(range), writer_(writer) {}
+  // Opens a packet.
+  TRACERING_HOT explicit PacketEncoder(TraceWriter* writer) : writer_(writer) {
+    // A copy that may escape; see above.
+    uint8_t* end;
+    cur_ = OpenPacket(writer, &end);
+    end_ = end;
+  }
   PacketEncoder(const PacketEncoder&) = delete;
   PacketEncoder& operator=(const PacketEncoder&) = delete;
 
   // `field` is 1..kMaxFieldNumber.
-  void AppendVarint(uint32_t field, uint64_t value) {
+  TRACERING_HOT void AppendVarint(uint32_t field, uint64_t value) {
     if (!HasRoom(kMaxTagSize + kMaxVarintSize)) {
-      range_ = AppendVarintSlow(writer_, range_, field, value);
+      uint8_t* end = end_;
+      cur_ = AppendVarintSlow(writer_, cur_, &end, field, value);
+      end_ = end;
       return;
     }
-    range_.cur = WriteVarint(
-        WriteVarint(range_.cur, MakeTag(field, WireType::kVarint)), value);
+    cur_ = WriteVarintRoomy(WriteTag(field, WireType::kVarint), value);
   }
 
-  void AppendFixed32(uint32_t field, uint32_t value) {
+  TRACERING_HOT void AppendFixed32(uint32_t field, uint32_t value) {
     if (!HasRoom(kMaxTagSize + sizeof(value))) {
-      range_ = AppendFixed32Slow(writer_, range_, field, value);
+      uint8_t* end = end_;
+      cur_ = AppendFixed32Slow(writer_, cur_, &end, field, value);
+      end_ = end;
       return;
     }
-    range_.cur = WriteFixed(
-        WriteVarint(range_.cur, MakeTag(field, WireType::kFixed32)), value);
+    cur_ = WriteFixed(WriteTag(field, WireType::kFixed32), value);
   }
 
-  void AppendFixed64(uint32_t field, uint64_t value) {
+  TRACERING_HOT void AppendFixed64(uint32_t field, uint64_t value) {
     if (!HasRoom(kMaxTagSize + sizeof(value))) {
-      range_ = AppendFixed64Slow(writer_, range_, field, value);
+      uint8_t* end = end_;
+      cur_ = AppendFixed64Slow(writer_, cur_, &end, field, value);
+      end_ = end;
       return;
     }
-    range_.cur = WriteFixed(
-        WriteVarint(range_.cur, MakeTag(field, WireType::kFixed64)), value);
+    cur_ = WriteFixed(WriteTag(field, WireType::kFixed64), value);
   }
 
-  void AppendBytes(uint32_t field, const void* data, size_t size) {
-    if (size > kMaxInPlace ||
-        !HasRoom(kMaxTagSize + VarintSize(kMaxInPlace) + size)) {
-      range_ = AppendBytesSlow(writer_, range_, field, data, size);
+  TRACERING_HOT void AppendBytes(uint32_t field, const void* data,
+                                 size_t size) {
+    if (size > kMaxInPlace || !HasRoom(kMaxTagSize + 1 + size)) {
+      uint8_t* end = end_;
+      cur_ = AppendBytesSlow(writer_, cur_, &end, field, data, size);
+      end_ = end;
       return;
     }
-    uint8_t* out = WriteVarint(
-        WriteVarint(range_.cur, MakeTag(field, WireType::kLengthDelimited)),
-        size);
+    uint8_t* out = WriteTag(field, WireType::kLengthDelimited);
+    *out++ = static_cast<uint8_t>(size);
     // memcpy from null is undefined even for no bytes.
     if (size != 0) std::memcpy(out, data, size);
-    range_.cur = out + size;
+    cur_ = out + size;
   }
 
   // Opens a nested message and returns its depth, from 1.
-  uint32_t BeginMessage(uint32_t field) {
+  TRACERING_HOT uint32_t BeginMessage(uint32_t field) {
     if (HasRoom(kMaxTagSize)) {
-      range_.cur =
-          WriteVarint(range_.cur, MakeTag(field, WireType::kStartGroup));
+      cur_ = WriteTag(field, WireType::kStartGroup);
     } else {
-      range_ = BeginMessageSlow(writer_, range_, field);
+      uint8_t* end = end_;
+      cur_ = BeginMessageSlow(writer_, cur_, &end, field);
+      end_ = end;
     }
     return ++depth_;
   }
 
   // Closes the message of that depth, from 1, and all that are still open in
   // it. A message that is closed already is left alone.
-  void EndMessage(uint32_t depth) {
+  TRACERING_HOT void EndMessage(uint32_t depth) {
     for (; depth_ >= depth; --depth_) {
       if (HasRoom(1)) {
-        *range_.cur++ = kCloseMessage;
+        *cur_++ = kCloseMessage;
       } else {
-        range_ = EndMessageSlow(writer_, range_);
+        uint8_t* end = end_;
+        cur_ = EndMessageSlow(writer_, cur_, &end);
+        end_ = end;
       }
     }
   }
 
   // Closes open messages and hands the packet to its writer. Later appends are
   // swallowed.
-  void Finish() {
+  TRACERING_HOT void Finish() {
     if (writer_ == nullptr) return;
     EndMessage(1);
-    ClosePacket(writer_, range_.cur);
+    ClosePacket(writer_, cur_);
     Detach();
   }
 
-  void Discard() {
+  TRACERING_HOT void Discard() {
     if (writer_ == nullptr) return;
-    DiscardPacket(writer_, range_.cur);
+    DiscardPacket(writer_, cur_);
     Detach();
   }
 
  private:
-  // No chunk is larger, so a larger field cannot be in place.
-  static constexpr size_t kMaxInPlace = 32 * 1024;
+  // A length of one byte. Larger fields are copied by the library, which keeps
+  // the code of each append small.
+  static constexpr size_t kMaxInPlace = 127;
 
-  bool HasRoom(size_t bytes) const {
-    return static_cast<size_t>(range_.end - range_.cur) >= bytes;
+  TRACERING_HOT bool HasRoom(size_t bytes) const {
+    return static_cast<size_t>(end_ - cur_) >= bytes;
+  }
+
+  // Field numbers are constants as a rule, and then so is what this writes.
+  TRACERING_HOT uint8_t* WriteTag(uint32_t field, WireType type) const {
+    const uint32_t tag = MakeTag(field, type);
+    if (tag < 0x80) {
+      *cur_ = static_cast<uint8_t>(tag);
+      return cur_ + 1;
+    }
+    if (tag < 0x4000) {
+      cur_[0] = static_cast<uint8_t>(tag | 0x80);
+      cur_[1] = static_cast<uint8_t>(tag >> 7);
+      return cur_ + 2;
+    }
+    return WriteVarint(cur_, tag);
   }
 
   template <typename T>
-  static uint8_t* WriteFixed(uint8_t* out, T value) {
+  TRACERING_HOT static uint8_t* WriteFixed(uint8_t* out, T value) {
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
     std::memcpy(out, &value, sizeof(value));
     return out + sizeof(value);
   }
 
-  void Detach() {
-    range_ = {nullptr, nullptr};
+  // WriteVarint, where there is room for more than the value takes: without a
+  // loop, and with one store for up to 8 bytes, which covers timestamps.
+  TRACERING_HOT static uint8_t* WriteVarintRoomy(uint8_t* out, uint64_t value) {
+    if (value < 0x80) {
+      *out = static_cast<uint8_t>(value);
+      return out + 1;
+    }
+    if ((value >> 56) != 0) return WriteVarint(out, value);
+    // Spreads groups of 7 bits over bytes, by halves, quarters and eighths.
+    uint64_t bytes =
+        (value & 0x0000'0000'0fff'ffff) | (value & 0x00ff'ffff'f000'0000) << 4;
+    bytes = (bytes & 0x0000'3fff'0000'3fff) | (bytes & 0x0fff'c000'0fff'c000)
+                                                  << 2;
+    bytes = (bytes & 0x007f'007f'007f'007f) | (bytes & 0x3f80'3f80'3f80'3f80)
+                                                  << 1;
+    const auto bits = 64 - static_cast<size_t>(__builtin_clzll(value));
+    const size_t size = (bits * 9 + 64) / 64;  // bits / 7, rounded up
+    // The top bit of each byte but the last.
+    bytes |= uint64_t{0x8080'8080'8080'8080} >> (72 - 8 * size);
+    WriteFixed(out, bytes);
+    return out + size;
+  }
+
+  TRACERING_HOT void Detach() {
+    cur_ = end_ = nullptr;
     writer_ = nullptr;
     depth_ = 0;
   }
 
-  FragmentRange range_;
+  uint8_t* cur_;
+  uint8_t* end_;
   TraceWriter* writer_;  // null once the packet is finished
   uint32_t depth_ = 0;
 };
+
+#undef TRACERING_HOT
 
 }  // namespace internal
 }  // namespace tracering
