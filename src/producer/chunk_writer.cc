@@ -340,15 +340,11 @@ bool ChunkWriter::MayWait() const {
 
 // kOk: try again. `otherwise` is why there was no chunk.
 ChunkOutcome ChunkWriter::Wait(abi::Position read_pos, ChunkOutcome otherwise) {
-  const int64_t now = os::MonotonicNs();
   if (deadline_ns_ == 0) {
+    const int64_t now = os::MonotonicNs();
     const int64_t latest = std::numeric_limits<int64_t>::max();
     deadline_ns_ =
         stall_timeout_ns_ < latest - now ? now + stall_timeout_ns_ : latest;
-  } else if (now >= deadline_ns_) {
-    // read_pos moves, but others are always faster.
-    stall_expired_ = true;
-    return ChunkOutcome::kStallTimeout;
   }
   switch (WaitForCapacity(ring_.ring(), read_pos, deadline_ns_,
                           ring_.event_fd(), ring_.consumer_attached())) {

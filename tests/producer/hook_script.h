@@ -1,5 +1,6 @@
-// Lets a test act right before chosen accesses of product code to shared words.
-// Only in binaries that link the hooked libraries.
+// Lets a test act right before chosen accesses of product code to shared words:
+// as the reader, as another process, or as a signal handler of the writer's
+// thread. Single-threaded. Only in binaries that link the hooked libraries.
 #ifndef TRACERING_TESTS_PRODUCER_HOOK_SCRIPT_H_
 #define TRACERING_TESTS_PRODUCER_HOOK_SCRIPT_H_
 
