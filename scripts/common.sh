@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 BUILD_PACKAGES=(cmake g++ libabsl-dev libfmt-dev ninja-build)
 TEST_PACKAGES=(clang-format-14 libbenchmark-dev libgmock-dev libgtest-dev
   libprotobuf-dev pkg-config protobuf-compiler python3)
-TSAN_PACKAGES=(clang libclang-rt-14-dev)
+SANITIZER_PACKAGES=(clang libclang-rt-14-dev)
 TIDY_PACKAGES=(clang-tidy-14)
 
 say() { printf '\n== %s\n' "$*"; }

@@ -3,7 +3,7 @@
 #
 #   scripts/test.sh          the optimised build
 #   scripts/test.sh --asan   under AddressSanitizer and UBSan
-#   scripts/test.sh --tsan   under ThreadSanitizer (clang)
+#   scripts/test.sh --tsan   under ThreadSanitizer
 #   scripts/test.sh --all    all three, one after the other
 #
 # Exits with status 0 only if every test of every build asked for passed.
@@ -27,8 +27,8 @@ done
 if [[ ${#presets[@]} -eq 0 ]]; then presets=(dev); fi
 
 packages=("${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}")
-if [[ " ${presets[*]} " == *" tsan "* ]]; then
-  packages+=("${TSAN_PACKAGES[@]}")
+if [[ " ${presets[*]} " == *san\ * ]]; then
+  packages+=("${SANITIZER_PACKAGES[@]}")
 fi
 ensure_packages "${packages[@]}"
 
