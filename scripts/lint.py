@@ -20,8 +20,10 @@ CPP_SUFFIXES = (".h", ".cc")
 LIMITED_SUFFIXES = CPP_SUFFIXES + (".proto", ".py", ".sh", ".cmake", ".txt")
 TEXT_SUFFIXES = LIMITED_SUFFIXES + (".md", ".json", ".in")
 MAX_COLUMNS = 80
-# Comment lines that a file opens with.
-MIN_HEADER_LINES = {".h": 3, ".proto": 3, ".cc": 1}
+# Comment lines that a file opens with. A source may instead point to the header
+# that says it; a test says what it tests.
+MIN_HEADER_LINES = 3
+POINTS_TO_HEADER = re.compile(r"\b[Ss]ee [\w/]+\.h\b")
 
 # The headers of C++17, and what POSIX adds for times and ids.
 STD_HEADERS = frozenset("""
@@ -294,12 +296,16 @@ class Linter:
         count = 0
         while count < len(lines) and lines[count].startswith("//"):
             count += 1
-        wanted = MIN_HEADER_LINES[os.path.splitext(path)[1]]
+        opening = " ".join(line.strip("/ ") for line in lines[:count])
+        wanted = MIN_HEADER_LINES
+        if path.endswith(".cc") and (path.startswith("tests/") or
+                                     POINTS_TO_HEADER.search(opening)):
+            wanted = 1
         if count < wanted:
             self.add(path, 1, "file-header",
                      f"the file opens with {count} comment lines, not "
                      f"{wanted}: what this is, what it must not know, "
-                     "threading, trust")
+                     "threading, trust, or `see NAME.h`")
 
     # C++.
 

@@ -1,3 +1,4 @@
+// Files by descriptor, and what SIGXFSZ may not do; see file_sink.h.
 #include "src/consumer/file_sink.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Keys of descriptors, and who makes room for whom; see metadata_buffer.h.
 #include "src/consumer/metadata_buffer.h"
 
 #include <algorithm>

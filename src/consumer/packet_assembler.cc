@@ -1,3 +1,5 @@
+// Chains of fragments and their accounts; see packet_assembler.h for what the
+// flags of a hostile writer may say.
 #include "src/consumer/packet_assembler.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The pass over the fields of a packet; see rewriter.h for what it rejects.
 #include "src/consumer/rewriter.h"
 
 #include <array>

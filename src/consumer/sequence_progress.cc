@@ -1,3 +1,4 @@
+// Holes in ordinals become marks; see sequence_progress.h.
 #include "src/consumer/sequence_progress.h"
 
 namespace tracering::internal {

@@ -1,3 +1,4 @@
+// Adding and forgetting of sequences; see sequence_table.h.
 #include "src/consumer/sequence_table.h"
 
 namespace tracering::internal {

@@ -1,3 +1,4 @@
+// Records in a byte ring, across its end; see target_buffer.h.
 #include "src/consumer/target_buffer.h"
 
 #include <fmt/format.h>

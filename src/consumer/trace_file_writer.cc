@@ -1,3 +1,5 @@
+// Framing, errors and renames; see trace_file_writer.h for what a file is, and
+// when.
 #include "src/consumer/trace_file_writer.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Inner messages first, then what is around them; see trace_packets.h.
 #include "src/consumer/trace_packets.h"
 
 #include <time.h>

@@ -1,3 +1,5 @@
+// The rewriter on messages of every shape, on what it must reject, and at its
+// limits.
 #include "src/consumer/rewriter.h"
 
 #include <google/protobuf/io/coded_stream.h>

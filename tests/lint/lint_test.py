@@ -292,6 +292,13 @@ class LintTest(unittest.TestCase):
     def test_file_header(self):
         self.assertEqual(self.lint({"src/producer/x.cc": "int x;\n"}),
                          ["file-header"])
+        for good in ("// One.\n// Two.\n// Three.\n", "// Calls; see x.h.\n",
+                     "// Calls; see\n// x.h.\n"):
+            self.assertEqual(self.lint({"src/producer/x.cc": good}), [], good)
+        for bad in ("// One.\n// Two.\n", "// Calls.\n"):
+            self.assertEqual(self.lint({"src/producer/x.cc": bad}),
+                             ["file-header"], bad)
+        self.assertEqual(self.lint({"tests/x_test.cc": "// Tests of x.\n"}), [])
         self.assertEqual(
             self.lint({"docs/x.proto": "// one\n// two\nsyntax = 3;\n"}),
             ["file-header"])

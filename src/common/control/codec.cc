@@ -1,4 +1,5 @@
-// What encoder and decoder share: rules in words, descriptors per message.
+// What encoder and decoder share: rules in words, descriptors per message;
+// see codec.h.
 #include "src/common/control/codec.h"
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Control messages to bytes. Nested messages are built bottom-up in strings of
-// their own: a message is sent a few times in a session.
+// their own: a message is sent a few times in a session. See codec.h.
 #include <cstdint>
 #include <type_traits>
 #include <variant>

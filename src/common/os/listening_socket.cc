@@ -1,5 +1,5 @@
 // Taking over a socket path, and giving it up: who may remove what. The calls
-// around a connection are in unix_socket.cc.
+// around a connection are in unix_socket.cc; see unix_socket.h for trust.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
