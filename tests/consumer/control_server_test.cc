@@ -1,0 +1,484 @@
+// The control socket as peers meet it: admission, attach, refusals, and how
+// the end of a producer is noticed. One consumer with its own thread, and
+// clients that say whatever the test wants.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/consumer/fed_ring.h"
+#include "tests/consumer/raw_client.h"
+#include "tests/support/child_process.h"
+#include "tracering/consumer.h"
+
+namespace tracering {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::ChildProcess;
+using test::FedRing;
+using test::HelloFor;
+using test::RawClient;
+using test::RingImage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ControlServerTest : public ::testing::Test {
+ protected:
+  ControlServerTest() {
+    char path[] = "/tmp/tracering-test-XXXXXX";
+    EXPECT_NE(mkdtemp(path), nullptr);
+    directory_ = path;
+    options_.socket_path = directory_ + "/socket";
+    options_.buffers = {{"main", 1 << 20, FillPolicy::kRing},
+                        {"other", 1 << 20, FillPolicy::kRing}};
+    options_.drain_period = milliseconds(10);
+  }
+  ~ControlServerTest() override {
+    consumer_ = nullptr;
+    EXPECT_EQ(rmdir(directory_.c_str()), 0) << "the socket was left behind";
+  }
+
+  void StartConsumer() {
+    absl::StatusOr<std::unique_ptr<Consumer>> consumer =
+        Consumer::Create(options_);
+    ASSERT_TRUE(consumer.ok()) << consumer.status();
+    consumer_ = *std::move(consumer);
+    ASSERT_TRUE(consumer_->Start().ok());
+  }
+
+  // Waits for what the consumer's thread is about to do anyway.
+  bool Await(const std::function<bool(const ConsumerStats&)>& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + seconds(30);
+    while (!condition(consumer_->stats())) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return true;
+  }
+  bool AwaitNobody() {
+    return Await(
+        [](const ConsumerStats& s) { return s.producers_connected == 0; });
+  }
+
+  const std::string& path() const { return options_.socket_path; }
+
+  std::string directory_;
+  ConsumerOptions options_;
+  std::unique_ptr<Consumer> consumer_;
+};
+
+TEST_F(ControlServerTest, WelcomesAProducerAndReadsItsRings) {
+  StartConsumer();
+  FedRing shared;
+  FedRing own;
+  shared.Publish(1, 3);
+  RawClient client(path());
+  control::Hello hello = HelloFor({&shared, &own});
+  hello.buffers.push_back({3, "no such buffer"});
+  client.Send(hello, {shared.image().fd(), own.image().fd()});
+  const auto welcome = client.ReceiveWelcome();
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_EQ(welcome->abi_version, abi::kAbiVersion);
+  EXPECT_THAT(welcome->unknown_buffers, ElementsAre("no such buffer"));
+  ASSERT_TRUE(client.event_fd().valid());
+  EXPECT_NE(fcntl(client.event_fd().get(), F_GETFL) & O_NONBLOCK, 0);
+
+  own.Publish(1, 2, 2);
+  ASSERT_EQ(eventfd_write(client.event_fd().get(), 1), 0);
+  EXPECT_TRUE(
+      Await([](const ConsumerStats& s) { return s.packets.delivered == 5; }));
+  const ConsumerStats stats = consumer_->stats();
+  ASSERT_EQ(stats.producers.size(), 1u);
+  EXPECT_EQ(stats.producers[0].name, "raw client");
+  EXPECT_EQ(stats.producers[0].pid, getpid());
+  EXPECT_EQ(stats.producers[0].uid, geteuid());
+  EXPECT_EQ(stats.producers[0].rings.size(), 2u);
+  EXPECT_EQ(stats.buffers[1].written_packets, 2u);
+}
+
+// The producer's Flush relies on it: it signals and waits for read_pos.
+TEST_F(ControlServerTest, SignalDrainsBelowTheThreshold) {
+  options_.drain_period = std::chrono::hours(1);
+  StartConsumer();
+  FedRing ring;
+  RawClient client(path());
+  client.Send(HelloFor({&ring}), {ring.image().fd()});
+  ASSERT_TRUE(client.ReceiveWelcome().has_value());
+  for (int i = 1; i <= 100; ++i) {
+    const uint32_t position = ring.image().write_pos();
+    ring.Publish(1, 1);
+    ASSERT_EQ(eventfd_write(client.event_fd().get(), 1), 0);
+    while (ring.image().read_pos() != position + 1) std::this_thread::yield();
+  }
+}
+
+TEST_F(ControlServerTest, EventFdThatIsFullReadOrBlockingDoesNoHarm) {
+  StartConsumer();
+  FedRing ring;
+  RawClient client(path());
+  client.Send(HelloFor({&ring}), {ring.image().fd()});
+  ASSERT_TRUE(client.ReceiveWelcome().has_value());
+  const int event_fd = client.event_fd().get();
+  ASSERT_EQ(eventfd_write(event_fd, ~uint64_t{0} - 1), 0);
+  ASSERT_EQ(fcntl(event_fd, F_SETFL, 0), 0);  // O_NONBLOCK is off
+  uint64_t value = 0;
+  ASSERT_EQ(eventfd_read(event_fd, &value), 0);
+  client.Send(control::AddBuffers{{{4, "main"}}});
+  ring.Publish(1, 2, 4);
+  EXPECT_TRUE(
+      Await([](const ConsumerStats& s) { return s.packets.delivered == 2; }));
+  EXPECT_TRUE(consumer_->Flush(seconds(30)).complete);
+}
+
+TEST_F(ControlServerTest, RingsAndBuffersCanBeAddedLater) {
+  StartConsumer();
+  RawClient client(path());
+  control::Hello hello = HelloFor({});
+  hello.buffers.clear();
+  client.Send(hello);
+  ASSERT_TRUE(client.ReceiveWelcome().has_value());
+  FedRing ring;
+  control::AddRings rings;
+  rings.rings = HelloFor({&ring}).rings;
+  client.Send(control::AddBuffers{{{5, "other"}}});
+  client.Send(rings, {ring.image().fd()});
+  ring.Publish(1, 2, 5);
+  EXPECT_TRUE(Await([](const ConsumerStats& s) {
+    return s.buffers[1].written_packets == 2;
+  }));
+}
+
+TEST_F(ControlServerTest, WhatBreaksARuleIsRejectedWithTheReason) {
+  options_.limits.rings_per_producer = 2;
+  StartConsumer();
+  FedRing ring;
+  FedRing second;
+  FedRing third;
+  const RingImage unsealed = RingImage::InMemfd({64, 4096, 0, true}, 0);
+  const int fd = ring.image().fd();
+  struct Case {
+    std::string text;
+    std::function<void(RawClient*)> say;
+  };
+  const auto hello = [&](std::vector<FedRing*> rings,
+                         const std::function<void(control::Hello*)>& spoil,
+                         std::vector<int> fds) {
+    return [=](RawClient* client) {
+      control::Hello message = HelloFor(rings);
+      spoil(&message);
+      client->Send(message, fds);
+    };
+  };
+  const auto as_is = [](control::Hello*) {};
+  const std::vector<Case> cases = {
+      {"first message must be Hello",
+       [](RawClient* c) { c->Send(control::Goodbye()); }},
+      {"varint", [](RawClient* c) { c->SendBytes("\xff\xff\xff"); }},
+      {"exceeds 65536 bytes",
+       [](RawClient* c) { c->SendBytes(std::string(65537, 'x')); }},
+      {"carries 0 descriptors; 1 belong with it", hello({&ring}, as_is, {})},
+      {"carries 2 descriptors; 1 belong with it",
+       hello({&ring}, as_is, {fd, fd})},
+      {"rings are of version 2", hello({&ring},
+                                       [](control::Hello* h) {
+                                         h->abi_version_max =
+                                             abi::kAbiVersion + 1;
+                                       },
+                                       {fd})},
+      {"power of two",
+       hello({&ring}, [](control::Hello* h) { h->rings[0].chunk_size = 257; },
+             {fd})},
+      {"must have",
+       hello({&ring}, [](control::Hello* h) { h->rings[0].num_chunks *= 2; },
+             {fd})},
+      {"sealed against", hello({&ring}, as_is, {unsealed.fd()})},
+      {"same memory", hello({&ring, &ring}, as_is, {fd, fd})},
+      {"3 rings; the limit for one producer is 2",
+       hello({&ring, &second, &third}, as_is,
+             {fd, second.image().fd(), third.image().fd()})},
+      {"was given another name", hello({&ring},
+                                       [](control::Hello* h) {
+                                         h->buffers.push_back({1, "other"});
+                                       },
+                                       {fd})},
+  };
+  for (const Case& bad : cases) {
+    RawClient client(path());
+    bad.say(&client);
+    EXPECT_THAT(client.ReceiveReject(), HasSubstr(bad.text));
+  }
+  EXPECT_TRUE(AwaitNobody());
+  EXPECT_EQ(consumer_->stats().producers_seen, 0u);
+  EXPECT_EQ(consumer_->stats().producers_refused, cases.size());
+  // None of it stands in the way of a good one.
+  RawClient client(path());
+  client.Send(HelloFor({&ring}), {fd});
+  EXPECT_TRUE(client.ReceiveWelcome().has_value());
+}
+
+TEST_F(ControlServerTest, ProtocolErrorAfterAttachKeepsWhatWasPublished) {
+  StartConsumer();
+  FedRing ring;
+  RawClient client(path());
+  client.Send(HelloFor({&ring}), {ring.image().fd()});
+  ASSERT_TRUE(client.ReceiveWelcome().has_value());
+  ring.Publish(1, 7);
+  client.Send(HelloFor({}));
+  EXPECT_EQ(client.ReceiveReject(), "Hello came twice");
+  EXPECT_TRUE(AwaitNobody());
+  EXPECT_EQ(consumer_->stats().packets.delivered, 7u);
+}
+
+TEST_F(ControlServerTest, UnknownMessagesAreIgnored) {
+  StartConsumer();
+  RawClient client(path());
+  client.SendBytes(std::string("\x7a\x00", 2));  // field 15, empty
+  client.Send(HelloFor({}));
+  EXPECT_TRUE(client.ReceiveWelcome().has_value());
+  client.Send(control::Trigger{"anything"});
+  client.Send(control::Goodbye());
+  EXPECT_TRUE(client.AwaitHangUp());
+}
+
+TEST_F(ControlServerTest, SilentConnectionIsTurnedAwayInTime) {
+  StartConsumer();
+  RawClient client(path());
+  EXPECT_THAT(client.ReceiveReject(), HasSubstr("no Hello came in time"));
+}
+
+TEST_F(ControlServerTest, SocketIsClosedAfterTheLastAccessToTheRing) {
+  StartConsumer();
+  FedRing ring;
+  RawClient client(path());
+  client.Send(HelloFor({&ring}), {ring.image().fd()});
+  ASSERT_TRUE(client.ReceiveWelcome().has_value());
+  while (!ring.Full()) ring.Publish(1, 10);
+  client.Send(control::Goodbye());
+  ASSERT_TRUE(client.AwaitHangUp());
+  // Nobody reads the ring any more, and all of it was taken.
+  EXPECT_EQ(ring.image().read_pos(), ring.image().write_pos());
+  EXPECT_EQ(consumer_->stats().packets.delivered, ring.attempted());
+}
+
+TEST_F(ControlServerTest, RingComesBackOverANewConnection) {
+  StartConsumer();
+  FedRing ring;
+  RawClient first(path());
+  first.Send(HelloFor({&ring}), {ring.image().fd()});
+  ASSERT_TRUE(first.ReceiveWelcome().has_value());
+  ring.Publish(1, 2);
+  // The old connection has not even ended.
+  RawClient second(path());
+  second.Send(HelloFor({&ring}), {ring.image().fd()});
+  ASSERT_TRUE(second.ReceiveWelcome().has_value());
+  EXPECT_TRUE(first.AwaitHangUp());
+  ring.Publish(1, 3);
+  EXPECT_TRUE(
+      Await([](const ConsumerStats& s) { return s.packets.delivered == 5; }));
+  EXPECT_EQ(consumer_->stats().producers_connected, 1u);
+  EXPECT_EQ(consumer_->stats().rings_stopped, 0u);
+}
+
+TEST_F(ControlServerTest, ProducerThatDiesAtOnceIsStillRead) {
+  StartConsumer();
+  FedRing ring;
+  ring.Publish(1, 4);
+  for (int i = 1; i <= 20; ++i) {
+    ring.Publish(1, 1);
+    ChildProcess child = ChildProcess::Fork([&] {
+      RawClient client(path());
+      client.Send(HelloFor({&ring}), {ring.image().fd()});
+      return ::testing::Test::HasFailure() ? 1 : 0;
+    });
+    EXPECT_EQ(child.Wait()->code, 0);
+    const uint64_t expected = 4 + static_cast<uint64_t>(i);
+    EXPECT_TRUE(Await([&](const ConsumerStats& s) {
+      return s.packets.delivered == expected;
+    }));
+  }
+  EXPECT_TRUE(AwaitNobody());
+}
+
+// A forked child keeps the socket open: only the pidfd shows the death.
+TEST_F(ControlServerTest, DeathShowsAlthoughAForkHoldsTheSocket) {
+  StartConsumer();
+  FedRing ring;
+  ChildProcess producer = ChildProcess::Fork([&] {
+    RawClient client(path());
+    client.Send(HelloFor({&ring}), {ring.image().fd()});
+    if (!client.ReceiveWelcome().has_value()) return 1;
+    const pid_t grandchild = fork();
+    if (grandchild == 0) {
+      test::handshake::AwaitRelease();
+      _exit(0);
+    }
+    test::handshake::Report();
+    raise(SIGKILL);
+    return 0;
+  });
+  ASSERT_TRUE(producer.AwaitReport());
+  ring.Publish(1, 3);
+  ring.Publish(2, 1, 1, abi::kFlagContinuesOnNext);
+  EXPECT_TRUE(AwaitNobody());
+  EXPECT_EQ(consumer_->stats().packets.delivered, 3u);
+  EXPECT_EQ(consumer_->stats().packets.lost[LossCause::kReassemblyGap], 1u);
+  producer.Release();
+}
+
+TEST_F(ControlServerTest, StaleSocketIsReplacedAndALiveOneRefused) {
+  StartConsumer();
+  const auto second = Consumer::Create(options_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(path()));
+
+  const std::string stale = directory_ + "/stale";
+  ChildProcess dead = ChildProcess::Fork([&] {
+    ConsumerOptions options = options_;
+    options.socket_path = stale;
+    const auto consumer = Consumer::Create(options);
+    if (!consumer.ok()) return 1;
+    raise(SIGKILL);
+    return 0;
+  });
+  EXPECT_EQ(dead.Wait()->signal, SIGKILL);
+  EXPECT_EQ(access(stale.c_str(), F_OK), 0);
+  consumer_ = nullptr;
+  EXPECT_NE(access(path().c_str(), F_OK), 0);
+  options_.socket_path = stale;
+  StartConsumer();
+  RawClient client(stale);
+  client.Send(HelloFor({}));
+  EXPECT_TRUE(client.ReceiveWelcome().has_value());
+}
+
+TEST_F(ControlServerTest, ModeIsPrivateUnlessOthersAreAllowed) {
+  StartConsumer();
+  struct stat file {};
+  ASSERT_EQ(stat(path().c_str(), &file), 0);
+  EXPECT_EQ(file.st_mode & 0777, 0600u);
+  consumer_ = nullptr;
+  options_.allowed_uids = {12345};
+  StartConsumer();
+  ASSERT_EQ(stat(path().c_str(), &file), 0);
+  EXPECT_EQ(file.st_mode & 0777, 0666u);
+}
+
+TEST_F(ControlServerTest, StrangersAreTurnedAwayUnlessAllowed) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs to become another user";
+  constexpr uid_t kStranger = 54321;
+  options_.allowed_uids = {kStranger};
+  ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
+  StartConsumer();
+  const auto connect_as = [&](uid_t uid) {
+    ChildProcess child = ChildProcess::Fork([&] {
+      if (setresuid(uid, uid, uid) != 0) return 1;
+      RawClient client(path());
+      const std::string reason =
+          uid == kStranger ? "" : fmt::format("user {} may not connect", uid);
+      if (reason.empty()) {
+        client.Send(HelloFor({}));
+        return client.ReceiveWelcome().has_value() ? 0 : 2;
+      }
+      return client.ReceiveReject().find(reason) != std::string::npos ? 0 : 3;
+    });
+    return child.Wait()->code;
+  };
+  EXPECT_EQ(connect_as(kStranger), 0);
+  EXPECT_EQ(connect_as(kStranger + 1), 0);
+}
+
+TEST_F(ControlServerTest, LackOfDescriptorsPausesTheListenerOnly) {
+  std::atomic<int> pauses{0};
+  options_.log = [&pauses](std::string_view line) {
+    if (line.find("cannot take connections") != std::string::npos) ++pauses;
+  };
+  StartConsumer();
+  FedRing ring;
+  RawClient early(path());
+  early.Send(HelloFor({&ring}), {ring.image().fd()});
+  ASSERT_TRUE(early.ReceiveWelcome().has_value());
+  ChildProcess late = ChildProcess::Fork([&] {
+    test::handshake::AwaitRelease();
+    RawClient client(path());
+    client.Send(HelloFor({}));
+    return client.ReceiveWelcome().has_value() ? 0 : 1;
+  });
+
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const int next = dup(0);
+  ASSERT_GE(next, 0);
+  close(next);
+  const rlimit low{static_cast<rlim_t>(next), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  late.Release();
+  EXPECT_TRUE(Await([&](const ConsumerStats&) { return pauses == 1; }));
+  // The rings are read as before.
+  ring.Publish(1, 3);
+  EXPECT_TRUE(
+      Await([](const ConsumerStats& s) { return s.packets.delivered == 3; }));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(late.Wait()->code, 0);
+  EXPECT_EQ(pauses, 1);
+}
+
+TEST_F(ControlServerTest, ManyConnectionsAtOnceAreAllServed) {
+  StartConsumer();
+  constexpr int kClients = 300;
+  std::vector<std::unique_ptr<RawClient>> clients;
+  std::vector<std::unique_ptr<FedRing>> rings;
+  for (int i = 0; i < kClients; ++i) {
+    rings.push_back(
+        std::make_unique<FedRing>(test::RingImageOptions{2, 4096, 0, true}));
+    rings.back()->Publish(1, 1);
+    clients.push_back(std::make_unique<RawClient>(path()));
+    clients.back()->Send(HelloFor({rings.back().get()}),
+                         {rings.back()->image().fd()});
+  }
+  for (const auto& client : clients) {
+    EXPECT_TRUE(client->ReceiveWelcome().has_value());
+  }
+  EXPECT_TRUE(Await(
+      [](const ConsumerStats& s) { return s.packets.delivered == kClients; }));
+  EXPECT_EQ(consumer_->stats().producers_connected,
+            static_cast<uint64_t>(kClients));
+  clients.clear();
+  EXPECT_TRUE(AwaitNobody());
+}
+
+TEST_F(ControlServerTest, StopTakesTheRestAndHangsUp) {
+  StartConsumer();
+  FedRing ring;
+  RawClient client(path());
+  client.Send(HelloFor({&ring}), {ring.image().fd()});
+  ASSERT_TRUE(client.ReceiveWelcome().has_value());
+  ring.Publish(1, 5);
+  consumer_->Stop();
+  EXPECT_TRUE(client.AwaitHangUp());
+  EXPECT_EQ(consumer_->stats().packets.delivered, 5u);
+  EXPECT_NE(access(path().c_str(), F_OK), 0);
+}
+
+}  // namespace
+}  // namespace tracering
