@@ -185,6 +185,9 @@ BANS = (
                    r"syslog\s*\()"),
         ("src/common/abi/", "src/common/ring/"), (), "logging",
         "this room never logs"),
+    Ban(re.compile(r"\b(?:sleep_for|sleep_until|nanosleep|u?sleep)\s*\("),
+        ("tests/",), (), "sleep",
+        "tests wait for what happens, with a deadline, never for a while"),
     Ban(re.compile(r"\b(?:throw|try|catch)\b(?=\s*[\w({\";])"),
         ("include/", "src/"), (), "exceptions",
         "errors are absl::Status or an outcome, never an exception"),
@@ -194,6 +197,11 @@ BANS = (
 ABI_OPENERS = re.compile(
     r"(?:#|//|\}|\)|namespace\b|class\b|struct\b|enum\b|using\b|template\b|"
     r"static_assert\b|constexpr\b|inline constexpr\b|public:|private:)")
+
+
+TEST_CASE = re.compile(r"^\s*TEST(?:_[FP])?\(\s*(\w+)\s*,\s*(\w+)\s*\)",
+                       re.MULTILINE)
+NAMED_TEST = re.compile(r"`(\w+Test\.\w+)`")
 
 
 class Finding(NamedTuple):
@@ -255,6 +263,7 @@ class Linter:
                 self.check_file_header(path, lines)
         self.check_public_headers_are_listed()
         self.check_readme_shows_tested_programs()
+        self.check_named_tests_exist()
         return self.findings
 
     def files(self) -> Iterator[str]:
@@ -439,6 +448,27 @@ class Linter:
             if f"```cpp\n{program}```\n" not in readme:
                 self.add("README.md", 1, "readme",
                          f"does not show tests/package/{name} as it is")
+
+    # The table of scenarios names tests; a renamed test must not leave a claim
+    # behind that nothing supports.
+
+    def check_named_tests_exist(self) -> None:
+        path = "docs/testing.md"
+        if not os.path.exists(os.path.join(self.root, path)):
+            return
+        tests = set()
+        for name in self.files():
+            if name.startswith("tests/") and name.endswith(".cc"):
+                with open(os.path.join(self.root, name),
+                          encoding="utf-8") as file:
+                    tests.update(f"{suite}.{case}" for suite, case in
+                                 TEST_CASE.findall(file.read()))
+        with open(os.path.join(self.root, path), encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                for named in NAMED_TEST.findall(line):
+                    if named not in tests:
+                        self.add(path, number, "named-tests",
+                                 f"there is no test {named}")
 
 
 def main(arguments: List[str]) -> int:

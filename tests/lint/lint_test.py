@@ -267,6 +267,13 @@ class LintTest(unittest.TestCase):
                              ["exceptions"], line)
         self.assertEqual(self.code("src/producer/x.cc", "TryClaim();"), [])
 
+    def test_tests_never_sleep(self):
+        for line in ("std::this_thread::sleep_for(kSome);", "usleep(10);",
+                     "sleep(1);"):
+            self.assertEqual(self.code("tests/x_test.cc", line), ["sleep"])
+            self.assertEqual(self.code("src/producer/x.cc", line), [])
+        self.assertEqual(self.code("tests/x_test.cc", "AwaitAsleep(tid);"), [])
+
     # The ABI room.
 
     def test_abi_is_constexpr(self):
@@ -334,6 +341,13 @@ class LintTest(unittest.TestCase):
         self.assertEqual(self.lint(files), [])
         files["README.md"] = "```cpp\nint main() { return 0; }\n```\n"
         self.assertEqual(self.lint(files), ["readme"])
+
+    def test_tests_that_are_named_exist(self):
+        files = {"tests/x_test.cc": source("TEST(XTest,", "     Works) {}"),
+                 "docs/testing.md": "Shown by `XTest.Works`.\n"}
+        self.assertEqual(self.lint(files), [])
+        files["docs/testing.md"] = "Shown by `XTest.Gone`.\n"
+        self.assertEqual(self.lint(files), ["named-tests"])
 
     def test_top_level_files_count(self):
         self.assertEqual(self.lint({"docs/x.md": "", "README.md": "a \n"}),
