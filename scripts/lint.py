@@ -186,8 +186,9 @@ BANS = (
         ("src/common/abi/", "src/common/ring/"), (), "logging",
         "this room never logs"),
     Ban(re.compile(r"\b(?:sleep_for|sleep_until|nanosleep|u?sleep)\s*\("),
-        ("tests/",), (), "sleep",
-        "tests wait for what happens, with a deadline, never for a while"),
+        ("tests/",), ("tests/support/eventually.h",), "sleep",
+        "tests wait for what happens (tests/support/eventually.h), never for "
+        "a while"),
     Ban(re.compile(r"\b(?:throw|try|catch)\b(?=\s*[\w({\";])"),
         ("include/", "src/"), (), "exceptions",
         "errors are absl::Status or an outcome, never an exception"),

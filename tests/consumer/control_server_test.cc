@@ -27,6 +27,7 @@
 #include "tests/consumer/fed_ring.h"
 #include "tests/consumer/raw_client.h"
 #include "tests/support/child_process.h"
+#include "tests/support/eventually.h"
 #include "tracering/consumer.h"
 
 namespace tracering {
@@ -68,12 +69,8 @@ class ControlServerTest : public ::testing::Test {
 
   // Waits for what the consumer's thread is about to do anyway.
   bool Await(const std::function<bool(const ConsumerStats&)>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + seconds(30);
-    while (!condition(consumer_->stats())) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    return true;
+    return test::Eventually(
+        [this, &condition] { return condition(consumer_->stats()); });
   }
   bool AwaitNobody() {
     return Await(
