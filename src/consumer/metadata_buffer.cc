@@ -32,9 +32,10 @@ class FieldWalker {
   // False at the end, and where the bytes make no sense.
   bool Next(Field* field);
   // After Next() returned false: whether everything was well-formed.
-  bool complete() const { return next_ == end_ && depth_ == 0; }
+  bool complete() const { return complete_; }
 
  private:
+  bool Parse(Field* field);
   bool Take(size_t size) {
     if (static_cast<size_t>(end_ - next_) < size) return false;
     next_ += size;
@@ -44,6 +45,7 @@ class FieldWalker {
   const uint8_t* next_;
   const uint8_t* const end_;
   size_t depth_ = 0;
+  bool complete_ = false;
 };
 
 bool FieldWalker::Next(Field* field) {
@@ -51,8 +53,16 @@ bool FieldWalker::Next(Field* field) {
     if (depth_ == 0) return false;
     --depth_;
   }
+  if (next_ == end_) {
+    complete_ = depth_ == 0;
+    return false;
+  }
+  return Parse(field);
+}
+
+bool FieldWalker::Parse(Field* field) {
   uint64_t tag = 0;
-  if (next_ == end_ || !ReadVarint(&next_, end_, &tag)) return false;
+  if (!ReadVarint(&next_, end_, &tag)) return false;
   if (tag >> 3 == 0 || tag >> 3 > kMaxFieldNumber) return false;
   field->number = static_cast<uint32_t>(tag >> 3);
   field->type = static_cast<WireType>(tag & 7);
