@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/common/abi/state_word.h"
 #include "src/consumer/packet_assembler.h"
 #include "src/consumer/rewriter.h"
 #include "src/consumer/target_buffer.h"
