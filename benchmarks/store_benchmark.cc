@@ -206,3 +206,5 @@ BENCHMARK(BM_CopyRecords)->Arg(36)->Arg(3904);
 
 }  // namespace
 }  // namespace tracering::internal
+
+BENCHMARK_MAIN();
