@@ -11,9 +11,9 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
-#include <thread>
 #include <utility>
 
+#include "src/common/os/background_thread.h"
 #include "src/common/os/epoll.h"
 #include "src/common/os/process.h"
 #include "src/common/os/unique_fd.h"
@@ -94,7 +94,7 @@ class Consumer::Impl {
 
   // Starting and stopping, of the thread and of streams.
   std::mutex life_mutex_;
-  std::thread thread_;
+  os::BackgroundThread thread_;
   std::atomic<bool> stopping_{false};
 
   // Guards the pointer only, so that a wake-up never waits for a disk.
@@ -160,25 +160,31 @@ absl::Status Consumer::Impl::Start() {
         "a consumer can be started once, and not while another thread is in "
         "ProcessReady");
   }
-  thread_ = std::thread([this] {
-    seat_.Take();
-    while (!stopping_) loop_->Step(/*may_block=*/true);
-    seat_.Leave();
-  });
+  absl::StatusOr<os::BackgroundThread> thread =
+      os::BackgroundThread::Start("tracering-drain", [this] {
+        seat_.Take();
+        while (!stopping_) loop_->Step(/*may_block=*/true);
+        seat_.Leave();
+      });
+  if (!thread.ok()) {
+    driven_ = false;
+    return thread.status();
+  }
+  thread_ = *std::move(thread);
   return absl::OkStatus();
 }
 
 void Consumer::Impl::Stop() {
   // Without a loop, Init has failed and nothing ever ran.
   if (stopping_.exchange(true) || loop_ == nullptr) return;
-  std::thread thread;
+  os::BackgroundThread thread;
   {
     // Not held while joining: a callback on that thread may want it.
     std::lock_guard<std::mutex> life(life_mutex_);
     thread = std::move(thread_);
   }
   loop_->WakeUp();
-  if (thread.joinable()) thread.join();
+  thread.Join();
   std::vector<uint64_t> closing;
   {
     Guard guard(mutex_);

@@ -233,20 +233,22 @@ absl::StatusOr<std::unique_ptr<TraceStream>> TraceStream::Start(
     SetStreaming(source, false);
     return saver.status();
   }
-  return std::unique_ptr<TraceStream>(
+  std::unique_ptr<TraceStream> stream(
       new TraceStream(source, *std::move(saver), period));
+  absl::StatusOr<os::BackgroundThread> thread = os::BackgroundThread::Start(
+      "tracering-save", [raw = stream.get()] { raw->Run(); });
+  if (!thread.ok()) return thread.status();
+  stream->thread_ = *std::move(thread);
+  return stream;
 }
 
 TraceStream::TraceStream(const TraceSource& source,
                          std::unique_ptr<TraceSaver> saver,
                          std::chrono::milliseconds period)
-    : source_(source),
-      saver_(std::move(saver)),
-      period_(period),
-      thread_([this] { Run(); }) {}
+    : source_(source), saver_(std::move(saver)), period_(period) {}
 
 TraceStream::~TraceStream() {
-  if (thread_.joinable()) Finish().status().IgnoreError();
+  if (!finished_) Finish().status().IgnoreError();
 }
 
 void TraceStream::WakeUp() {
@@ -275,7 +277,8 @@ absl::StatusOr<TraceFileInfo> TraceStream::Finish() {
     stopping_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  thread_.Join();
+  finished_ = true;
   absl::StatusOr<TraceFileInfo> info =
       status_.ok() ? saver_->Finish() : absl::StatusOr<TraceFileInfo>(status_);
   SetStreaming(source_, false);

@@ -16,11 +16,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/common/os/background_thread.h"
 #include "src/consumer/buffer_set.h"
 #include "src/consumer/loop_mutex.h"
 #include "src/consumer/session_registry.h"
@@ -128,8 +128,9 @@ class TraceStream {
   bool awake_ = false;
   bool stopping_ = false;
 
+  bool finished_ = false;
   absl::Status status_;  // of the thread while it runs
-  std::thread thread_;
+  os::BackgroundThread thread_;
 };
 
 }  // namespace tracering::internal
