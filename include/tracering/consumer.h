@@ -38,7 +38,7 @@ namespace tracering {
 struct ConsumerLimits {
   size_t producers = 4096;  // connected at the same time
   size_t rings_per_producer = 64;
-  size_t ring_bytes_per_producer = size_t{1} << 30;  // mapped shared memory
+  size_t ring_bytes_per_producer = size_t{4} << 30;  // mapped shared memory
   size_t buffers_per_producer = 1024;                // names it may ask for
   // Packets whose parts have not all arrived.
   size_t partial_packet_bytes = 16 << 20;

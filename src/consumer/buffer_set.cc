@@ -40,14 +40,17 @@ BufferSet::BufferSet(std::vector<Entry> buffers, size_t metadata_size)
     : buffers_(std::move(buffers)),
       metadata_(metadata_size, [this](uint64_t producer) {
         return !sequences_.HasProducer(producer);
-      }) {}
+      }) {
+  for (uint32_t target = 0; target < size(); ++target) {
+    targets_.emplace(buffers_[target].config.name, target);
+  }
+  targets_.emplace(kMetadataBufferName, metadata_target());
+}
 
 std::optional<uint32_t> BufferSet::Find(std::string_view name) const {
-  if (name == kMetadataBufferName) return metadata_target();
-  for (uint32_t target = 0; target < size(); ++target) {
-    if (buffers_[target].config.name == name) return target;
-  }
-  return std::nullopt;
+  const auto found = targets_.find(name);
+  if (found == targets_.end()) return std::nullopt;
+  return found->second;
 }
 
 StoreResult BufferSet::Store(const PacketRun& run) {

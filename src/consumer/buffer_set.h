@@ -9,8 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -88,6 +91,8 @@ class BufferSet {
   void SweepIfWorthwhile();
 
   std::vector<Entry> buffers_;
+  // By name; std::less<> finds a std::string_view without a copy.
+  std::map<std::string, uint32_t, std::less<>> targets_;
   SequenceTable sequences_;
   MetadataBuffer metadata_;
   // Sequences of producers that are gone, counted as they retire: a sweep
