@@ -320,6 +320,8 @@ TEST_F(ControlServerTest, ProducerThatDiesAtOnceIsStillRead) {
 TEST_F(ControlServerTest, DeathShowsAlthoughAForkHoldsTheSocket) {
   StartConsumer();
   FedRing ring;
+  ring.Publish(1, 3);
+  ring.Publish(2, 1, 1, abi::kFlagContinuesOnNext);
   ChildProcess producer = ChildProcess::Fork([&] {
     RawClient client(path());
     client.Send(HelloFor({&ring}), {ring.image().fd()});
@@ -334,8 +336,6 @@ TEST_F(ControlServerTest, DeathShowsAlthoughAForkHoldsTheSocket) {
     return 0;
   });
   ASSERT_TRUE(producer.AwaitReport());
-  ring.Publish(1, 3);
-  ring.Publish(2, 1, 1, abi::kFlagContinuesOnNext);
   EXPECT_TRUE(AwaitNobody());
   EXPECT_EQ(consumer_->stats().packets.delivered, 3u);
   EXPECT_EQ(consumer_->stats().packets.lost[LossCause::kReassemblyGap], 1u);
