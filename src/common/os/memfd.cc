@@ -15,6 +15,8 @@
 #include <limits>
 #include <string>
 
+#include "src/common/os/available_memory.h"
+
 // Newer than the C library's headers.
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -25,12 +27,27 @@ namespace {
 
 constexpr size_t kMaxNameSize = 249;
 constexpr int kRequiredSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-// A signal makes the kernel undo one fallocate call and return EINTR. Slices
-// this small get done between two ticks of even a 10 kHz profiling timer.
+// Before Linux 6.9 a signal makes the kernel undo a call of fallocate and
+// return EINTR. Slices this small get done between two ticks of even a 10 kHz
+// profiling timer.
 constexpr off_t kAllocationSlice = 64 * 1024;
 
-// Allocates every page of [0, size).
+// Allocates every page of the memory file `fd` of `size` bytes.
 absl::Status Allocate(int fd, off_t size) {
+  struct stat file {};
+  if (fstat(fd, &file) != 0) {
+    return absl::ErrnoToStatus(errno, "fstat of shared memory");
+  }
+  constexpr uint64_t kStatBlock = 512;
+  const auto wanted = static_cast<uint64_t>(size);
+  const uint64_t present = static_cast<uint64_t>(file.st_blocks) * kStatBlock;
+  const uint64_t available = AvailableMemory();
+  if (wanted > present && wanted - present > available) {
+    return absl::ResourceExhaustedError(
+        fmt::format("cannot allocate {} bytes of shared memory: only {} bytes "
+                    "are available",
+                    wanted - present, available));
+  }
   for (off_t offset = 0; offset < size; offset += kAllocationSlice) {
     const off_t length = std::min(kAllocationSlice, size - offset);
     while (fallocate(fd, 0, offset, length) != 0) {

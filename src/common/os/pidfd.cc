@@ -1,7 +1,6 @@
 // pidfds and start times of peer processes; see pidfd.h.
 #include "src/common/os/pidfd.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "src/common/os/small_file.h"
 
 // Newer than the C library's headers.
 #ifndef SO_PEERPIDFD
@@ -63,21 +63,11 @@ absl::StatusOr<UniqueFd> OpenPidFd(pid_t pid) {
 
 absl::StatusOr<uint64_t> ProcessStartTime(pid_t pid) {
   const std::string path = fmt::format("/proc/{}/stat", pid);
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) {
-    return absl::ErrnoToStatus(errno, fmt::format("cannot open '{}'", path));
-  }
-  char buffer[4096];
-  ssize_t size = 0;
-  do {
-    size = read(fd.get(), buffer, sizeof(buffer));
-  } while (size < 0 && errno == EINTR);
-  if (size < 0) {
-    return absl::ErrnoToStatus(errno, fmt::format("cannot read '{}'", path));
-  }
+  const absl::StatusOr<std::string> stat = ReadSmallFile(path);
+  if (!stat.ok()) return stat.status();
   // Field 2 is the name in parentheses; it may contain spaces and parentheses
   // of its own, the fields behind it do not.
-  std::string_view rest(buffer, static_cast<size_t>(size));
+  std::string_view rest = *stat;
   const size_t name_end = rest.rfind(") ");
   if (name_end != std::string_view::npos) {
     rest.remove_prefix(name_end + 2);
