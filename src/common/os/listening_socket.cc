@@ -19,9 +19,13 @@
 namespace tracering::os {
 namespace {
 
-constexpr auto kLockRetry = std::chrono::milliseconds(10);
-constexpr int kLockAttempts = 100;
+constexpr auto kLockRetry = std::chrono::milliseconds(1);
+constexpr int kLockAttempts = 1000;
 constexpr int kBacklog = 128;
+
+absl::Status PathError(const char* verb, const std::string& path) {
+  return absl::ErrnoToStatus(errno, fmt::format("cannot {} '{}'", verb, path));
+}
 
 // Does `path` lead to `identity` itself, not through a link?
 bool LeadsTo(const char* path, const FileIdentity& identity) {
@@ -42,8 +46,7 @@ class PathLock {
                        O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
                        0600));
       if (!fd.valid()) {
-        return absl::ErrnoToStatus(
-            errno, fmt::format("cannot open lock file '{}'", lock_path));
+        return PathError("open lock file", lock_path);
       }
       if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
         absl::StatusOr<FileIdentity> identity = IdentifyFile(fd.get());
@@ -52,8 +55,7 @@ class PathLock {
           return PathLock(std::move(fd), lock_path);
         }
       } else if (errno != EWOULDBLOCK && errno != EINTR) {
-        return absl::ErrnoToStatus(errno,
-                                   fmt::format("cannot lock '{}'", lock_path));
+        return PathError("lock", lock_path);
       }
       if (attempt >= attempts) {
         return absl::UnavailableError(
@@ -84,7 +86,7 @@ absl::Status RemoveStaleSocket(const std::string& path,
   struct stat file {};
   if (lstat(path.c_str(), &file) != 0) {
     if (errno == ENOENT) return absl::OkStatus();
-    return absl::ErrnoToStatus(errno, fmt::format("cannot look at '{}'", path));
+    return PathError("look at", path);
   }
   if (!S_ISSOCK(file.st_mode)) {
     return absl::AlreadyExistsError(fmt::format(
@@ -111,10 +113,20 @@ absl::Status RemoveStaleSocket(const std::string& path,
           errno, fmt::format("cannot tell whether '{}' is in use", path));
   }
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
-    return absl::ErrnoToStatus(
-        errno, fmt::format("cannot remove stale socket '{}'", path));
+    return PathError("remove stale socket", path);
   }
   return absl::OkStatus();
+}
+
+// Lets peers connect to the socket `fd` that has just been bound to `path`.
+absl::StatusOr<FileIdentity> Open(int fd, const std::string& path,
+                                  mode_t mode) {
+  struct stat file {};
+  if (lstat(path.c_str(), &file) != 0) return PathError("look at", path);
+  // Nobody can connect before listen, so the umask opens no gap.
+  if (chmod(path.c_str(), mode) != 0) return PathError("set the mode of", path);
+  if (listen(fd, kBacklog) != 0) return PathError("listen on", path);
+  return FileIdentity{file.st_dev, file.st_ino};
 }
 
 }  // namespace
@@ -131,22 +143,16 @@ absl::StatusOr<ListeningSocket> ListeningSocket::Create(const std::string& path,
     return status;
   }
 
-  const auto failed = [&path](const char* verb) {
-    return absl::ErrnoToStatus(errno,
-                               fmt::format("cannot {} '{}'", verb, path));
-  };
   if (bind(fd->get(), reinterpret_cast<const sockaddr*>(&*address),
            sizeof(*address)) != 0) {
-    return failed("bind");
+    return PathError("bind", path);
   }
-  struct stat file {};
-  if (lstat(path.c_str(), &file) != 0) return failed("look at");
-  ListeningSocket socket(*std::move(fd), path,
-                         FileIdentity{file.st_dev, file.st_ino});
-  // Nobody can connect before listen, so the umask opens no gap.
-  if (chmod(path.c_str(), mode) != 0) return failed("set the mode of");
-  if (listen(socket.fd(), kBacklog) != 0) return failed("listen on");
-  return socket;
+  absl::StatusOr<FileIdentity> identity = Open(fd->get(), path, mode);
+  if (!identity.ok()) {
+    unlink(path.c_str());
+    return identity.status();
+  }
+  return ListeningSocket(*std::move(fd), path, *identity);
 }
 
 ListeningSocket::ListeningSocket(UniqueFd fd, std::string path,
