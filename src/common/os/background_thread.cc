@@ -50,4 +50,8 @@ void BackgroundThread::Join() {
   if (std::exchange(running_, false)) pthread_join(thread_, nullptr);
 }
 
+void BackgroundThread::Detach() {
+  if (std::exchange(running_, false)) pthread_detach(thread_);
+}
+
 }  // namespace tracering::os

@@ -36,6 +36,9 @@ class BackgroundThread {
   // Waits until the body has returned. No effect without a thread.
   void Join();
 
+  // Lets the thread go on by itself, also beyond this object.
+  void Detach();
+
  private:
   pthread_t thread_{};
   bool running_ = false;

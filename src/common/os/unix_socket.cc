@@ -7,18 +7,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "src/common/os/socket_address.h"
+#include "src/common/os/untrusted_fds.h"
 
 namespace tracering::os {
 namespace {
-
-constexpr size_t FdControlSize(size_t num_fds) {
-  return CMSG_LEN(num_fds * sizeof(int));
-}
 
 // Takes ownership of every descriptor that a received header carries.
 void OwnReceivedFds(msghdr* header, std::vector<UniqueFd>* fds) {
@@ -100,7 +97,7 @@ SendResult SendMessage(int socket_fd, std::string_view bytes,
     cmsghdr* rights = CMSG_FIRSTHDR(&header);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = FdControlSize(fds.size());
+    rights->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
     std::memcpy(CMSG_DATA(rights), fds.data(), fds.size() * sizeof(int));
   }
   ssize_t sent = 0;
@@ -116,11 +113,12 @@ SendResult SendMessage(int socket_fd, std::string_view bytes,
 
 ReceivedMessage ReceiveMessage(int socket_fd, void* buffer, size_t capacity,
                                size_t max_fds) {
-  max_fds = std::min(max_fds, kMaxFdsPerMessage);
   ReceivedMessage message;
   // Before the kernel hands any out: emplacing them must not fail.
-  message.fds.reserve(max_fds);
+  message.fds.reserve(kMaxFdsPerMessage);
 
+  // Room for all that can come, whatever `max_fds` is: what does not fit, the
+  // kernel closes within recvmsg, which may block (untrusted_fds.h).
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxFdsPerMessage * sizeof(int))];
   iovec payload{buffer, capacity};
   msghdr header{};
@@ -130,11 +128,8 @@ ReceivedMessage ReceiveMessage(int socket_fd, void* buffer, size_t capacity,
     header = {};
     header.msg_iov = &payload;
     header.msg_iovlen = 1;
-    if (max_fds != 0) {
-      // Not rounded up as by CMSG_SPACE, which may leave room for one more.
-      header.msg_control = control;
-      header.msg_controllen = FdControlSize(max_fds);
-    }
+    header.msg_control = control;
+    header.msg_controllen = sizeof(control);
     received = recvmsg(socket_fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (received >= 0) break;
     if (errno == EINTR) continue;
@@ -163,13 +158,15 @@ ReceivedMessage ReceiveMessage(int socket_fd, void* buffer, size_t capacity,
     message.outcome = ReceiveOutcome::kClosed;
   } else if ((header.msg_flags & MSG_TRUNC) != 0) {
     message.outcome = ReceiveOutcome::kPayloadTruncated;
-  } else if ((header.msg_flags & MSG_CTRUNC) != 0) {
+  } else if ((header.msg_flags & MSG_CTRUNC) != 0 ||
+             message.fds.size() > max_fds) {
     message.outcome = ReceiveOutcome::kControlTruncated;
   } else {
     message.outcome = ReceiveOutcome::kMessage;
     message.size = static_cast<size_t>(received);
     return message;
   }
+  CloseUntrusted(std::move(message.fds));
   message.fds.clear();
   return message;
 }

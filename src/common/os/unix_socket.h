@@ -114,9 +114,9 @@ struct ReceivedMessage {
   int error = 0;              // errno if kFailed
 };
 
-// Receives one message of up to `capacity` bytes and `max_fds` descriptors
-// (more than kMaxFdsPerMessage counts as that). Descriptors of a message that
-// is refused have been closed.
+// Receives one message of up to `capacity` bytes and `max_fds` descriptors.
+// Those of a message that is refused have been closed; whoever refuses one
+// later closes them by CloseUntrusted (untrusted_fds.h).
 [[nodiscard]] ReceivedMessage ReceiveMessage(int socket_fd, void* buffer,
                                              size_t capacity, size_t max_fds);
 
