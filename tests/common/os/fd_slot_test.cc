@@ -1,0 +1,74 @@
+// A descriptor number that keeps its meaning while other threads write to it.
+#include "src/common/os/fd_slot.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "src/common/os/eventfd.h"
+#include "src/common/os/memfd.h"
+#include "tests/common/os/os_test_util.h"
+
+namespace tracering::os {
+namespace {
+
+UniqueFd MakeEventFd() { return CreateEventFd().value(); }
+
+uint64_t Counter(const UniqueFd& fd) {
+  uint64_t counter = 0;
+  const ssize_t size = read(fd.get(), &counter, sizeof(counter));
+  return size == sizeof(counter) ? counter : 0;
+}
+
+TEST(ReplaceFdTest, SlotStandsForTheNewFileCloseOnExec) {
+  const UniqueFd slot = MakeEventFd();
+  const UniqueFd fresh = MakeEventFd();
+  const int number = slot.get();
+  const size_t open = CountOpenFds();
+  ASSERT_TRUE(ReplaceFd(slot.get(), fresh).ok());
+  EXPECT_EQ(slot.get(), number);
+  EXPECT_EQ(CountOpenFds(), open);
+  EXPECT_TRUE(IsCloseOnExec(slot.get()));
+  SignalEventFd(slot.get());
+  EXPECT_EQ(Counter(fresh), 1u);
+}
+
+TEST(ReplaceFdTest, FailureNamesBothAndLeavesTheSlot) {
+  const UniqueFd slot = MakeEventFd();
+  EXPECT_THAT(ReplaceFd(slot.get(), UniqueFd()),
+              ErrorSays("fd -1 in place of fd " + std::to_string(slot.get())));
+  SignalEventFd(slot.get());
+  EXPECT_EQ(Counter(slot), 1u);
+}
+
+TEST(ReplaceFdTest, EverySignalOfOtherThreadsReachesOneOfTheFiles) {
+  constexpr int kWriters = 2;
+  constexpr uint64_t kSignals = 20'000;
+  const UniqueFd slot = MakeEventFd();
+  std::vector<UniqueFd> files;
+  files.push_back(UniqueFd(fcntl(slot.get(), F_DUPFD_CLOEXEC, 0)));
+  std::atomic<int> running{kWriters};
+  std::vector<std::thread> writers;
+  for (int i = 0; i < kWriters; ++i) {
+    writers.emplace_back([&slot, &running] {
+      for (uint64_t n = 0; n < kSignals; ++n) SignalEventFd(slot.get());
+      --running;
+    });
+  }
+  while (running > 0) {
+    if (files.size() < 200) files.push_back(MakeEventFd());
+    ASSERT_TRUE(ReplaceFd(slot.get(), files.back()).ok());
+  }
+  for (std::thread& writer : writers) writer.join();
+  uint64_t total = 0;
+  for (const UniqueFd& file : files) total += Counter(file);
+  EXPECT_EQ(total, kWriters * kSignals);
+}
+
+}  // namespace
+}  // namespace tracering::os

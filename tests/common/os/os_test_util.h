@@ -1,0 +1,137 @@
+// Helpers of the tests of src/common/os: what is open, what is readable, and a
+// process that can open nothing more. Limits are those of the whole process, so
+// that tests run one after the other.
+#ifndef TRACERING_TESTS_COMMON_OS_OS_TEST_UTIL_H_
+#define TRACERING_TESTS_COMMON_OS_OS_TEST_UTIL_H_
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/common/os/unique_fd.h"
+#include "tests/support/require.h"
+
+namespace tracering::os {
+
+// Generous: reached only where something hangs.
+inline constexpr int kDeadlineMs = 30'000;
+
+inline size_t CountOpenFds() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++count;
+  }
+  return count;
+}
+
+inline bool WaitReadable(int fd, int timeout_ms = kDeadlineMs) {
+  pollfd poll_fd{fd, POLLIN, 0};
+  return poll(&poll_fd, 1, timeout_ms) == 1 && (poll_fd.revents & POLLIN) != 0;
+}
+
+inline bool IsReadable(int fd) { return WaitReadable(fd, 0); }
+
+inline bool IsCloseOnExec(int fd) {
+  return (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
+}
+
+inline bool IsNonBlocking(int fd) {
+  return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
+}
+
+// Bytes of memory or disk that the file behind `fd` occupies.
+inline uint64_t AllocatedBytes(int fd) {
+  struct stat file {};
+  test::Require(fstat(fd, &file) == 0, "fstat");
+  return static_cast<uint64_t>(file.st_blocks) * 512;
+}
+
+// A directory of its own, short enough for socket paths.
+class TempDir {
+ public:
+  TempDir() {
+    std::string path = "/tmp/tracering_os_XXXXXX";
+    test::Require(mkdtemp(path.data()) != nullptr, "mkdtemp");
+    path_ = path;
+  }
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  std::string Path(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// Lowers one resource limit for as long as it lives.
+class ScopedLimit {
+ public:
+  ScopedLimit(int resource, rlim_t value)
+      : resource_(static_cast<__rlimit_resource>(resource)) {
+    test::Require(getrlimit(resource_, &before_) == 0, "getrlimit");
+    rlimit lowered = before_;
+    lowered.rlim_cur = value;
+    test::Require(setrlimit(resource_, &lowered) == 0, "setrlimit");
+  }
+  ~ScopedLimit() { setrlimit(resource_, &before_); }
+  ScopedLimit(const ScopedLimit&) = delete;
+  ScopedLimit& operator=(const ScopedLimit&) = delete;
+
+ private:
+  const __rlimit_resource resource_;
+  rlimit before_{};
+};
+
+// The lowest free descriptor number.
+inline int NextFd() {
+  const UniqueFd fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  test::Require(fd.valid(), "/dev/null");
+  return fd.get();
+}
+
+// As long as it lives, only `left` more descriptors can be opened. There must
+// be no gaps in the numbers in use.
+class FullFdTable {
+ public:
+  explicit FullFdTable(int left = 0)
+      : limit_(RLIMIT_NOFILE, static_cast<rlim_t>(NextFd() + left)) {}
+
+ private:
+  ScopedLimit limit_;
+};
+
+// Both ends of a SOCK_SEQPACKET connection; blocking, so that a call that does
+// not ask for MSG_DONTWAIT hangs.
+inline std::pair<UniqueFd, UniqueFd> SocketPair() {
+  int fds[2];
+  test::Require(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) == 0,
+                "socketpair");
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+MATCHER_P(ErrorSays, text, "") {
+  *result_listener << std::string(arg.message());
+  return !arg.ok() &&
+         std::string(arg.message()).find(text) != std::string::npos;
+}
+
+}  // namespace tracering::os
+
+#endif  // TRACERING_TESTS_COMMON_OS_OS_TEST_UTIL_H_
