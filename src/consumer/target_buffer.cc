@@ -180,7 +180,7 @@ ReadCursor TargetBuffer::BeginSnapshot() const {
 
 ReadCursor TargetBuffer::BeginStream() const {
   ReadCursor cursor;
-  cursor.position_ = begin_;
+  cursor.position_ = std::max(begin_, consumed_);
   cursor.end_ = UINT64_MAX;
   cursor.consumes_ = true;
   return cursor;

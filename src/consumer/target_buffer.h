@@ -94,9 +94,9 @@ class TargetBuffer {
   // nothing.
   ReadCursor BeginSnapshot() const;
 
-  // A reading that starts with the oldest record and never ends. What it has
-  // copied counts as consumed: under kDiscard it makes room, under kRing it may
-  // be overwritten without being a loss.
+  // A reading that starts with the oldest record that no stream has had, and
+  // never ends. What it has copied counts as consumed: under kDiscard it makes
+  // room, under kRing it may be overwritten without being a loss.
   ReadCursor BeginStream() const;
 
   // Gives a stream an end: everything that is there now and nothing newer.
