@@ -6,6 +6,7 @@
 #ifndef TRACERING_SRC_COMMON_OS_EVENTFD_H_
 #define TRACERING_SRC_COMMON_OS_EVENTFD_H_
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/common/os/unique_fd.h"
 
@@ -13,6 +14,11 @@ namespace tracering::os {
 
 // A close-on-exec, non-blocking eventfd with counter 0.
 absl::StatusOr<UniqueFd> CreateEventFd();
+
+// OK if `fd`, which came from a peer, is some kernel object on which a write of
+// 8 bytes does not block: no pipe, socket, file or device. Sets O_NONBLOCK,
+// which the peer can clear again. Never blocks.
+absl::Status CheckEventFd(int fd);
 
 // Adds 1 to the counter. A counter at its maximum is readable already, and no
 // other failure can be helped by the caller: nothing is reported. Keeps errno.
