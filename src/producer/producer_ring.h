@@ -14,6 +14,7 @@
 #include "src/common/os/shared_mapping.h"
 #include "src/common/os/unique_fd.h"
 #include "src/common/ring/ring.h"
+#include "src/producer/fork_guard.h"
 
 namespace tracering::internal {
 
@@ -36,7 +37,16 @@ class ProducerRing {
         ring_(mapping_.data(), geometry),
         event_slot_(std::move(event_slot)),
         event_fd_(event_slot_->get()),
-        mode_(mode) {}
+        mode_(mode),
+        fork_registration_({mapping_.data(), mapping_.size(), &mode_,
+                            &consumer_attached_, nullptr}) {}
+
+  // A closed ring of private memory, shared by all writers that trace into
+  // nothing. Never null, never destroyed.
+  static std::shared_ptr<ProducerRing> Nowhere();
+
+  ProducerRing(const ProducerRing&) = delete;
+  ProducerRing& operator=(const ProducerRing&) = delete;
 
   const Ring& ring() const { return ring_; }
   int event_fd() const { return event_fd_; }
@@ -58,12 +68,25 @@ class ProducerRing {
   }
 
  private:
+  // Memory that a ring which nobody traces into is looked at in.
+  struct NowhereTag {
+    alignas(64) static inline uint8_t
+        memory[abi::Geometry(2, abi::kMinChunkSize).RingSize()];
+  };
+  explicit ProducerRing(NowhereTag)
+      : ring_(NowhereTag::memory, abi::Geometry(2, abi::kMinChunkSize)),
+        event_fd_(-1),
+        mode_(RingMode::kClosed),
+        fork_registration_({}) {}
+
   os::SharedMapping mapping_;
   Ring ring_;
   std::shared_ptr<const os::UniqueFd> event_slot_;
   int event_fd_;
   std::atomic<RingMode> mode_;
   std::atomic<bool> consumer_attached_{false};
+  // Last: a ring that can be written to is never without it.
+  ForkGuard::Registration fork_registration_;
 };
 
 }  // namespace tracering::internal

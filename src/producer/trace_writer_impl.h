@@ -85,6 +85,12 @@ class alignas(64) TraceWriterImpl final : public TraceWriter {
   // packet is open.
   void PublishPending();
 
+  // Whether a packet or a batch is open.
+  bool in_use() const {
+    return batch_depth_ != 0 ||
+           (state() != PacketState::kIdle && state() != PacketState::kReleased);
+  }
+
   // Publishes what is left, gives up a packet that is still open (somebody
   // called exit() inside it), folds the losses and lets go of the ring's
   // chunks. May wait, by policy. Everything afterwards is a no-op. A second

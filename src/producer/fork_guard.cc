@@ -1,0 +1,125 @@
+// The slot list and the child handler; see fork_guard.h.
+#include "src/producer/fork_guard.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <mutex>
+
+#include "src/common/os/errno_saver.h"
+#include "src/common/os/shared_mapping.h"
+#include "src/producer/producer_ring.h"
+
+namespace tracering::internal {
+namespace {
+
+enum class SlotState : uint32_t {
+  kFree,
+  kTaken,  // its targets are being written: nothing of them is in use yet
+  kLive,
+};
+
+}  // namespace
+
+// Never freed, so that the list can be walked at any instant; a free slot is
+// taken again. In one cache line, and so in one page: a child sees the state
+// that belongs to the targets that it sees.
+struct alignas(64) ForkGuard::Slot {
+  std::atomic<SlotState> state{SlotState::kTaken};
+  Targets targets;
+  Slot* next = nullptr;  // immutable once the slot is in the list
+};
+
+namespace {
+
+static_assert(sizeof(ForkGuard::Slot) == 64);
+
+// Constant-initialised and trivially destroyed: usable before and after
+// everything else.
+std::atomic<uint32_t> generation{0};
+std::atomic<ForkGuard::Slot*> slots{nullptr};
+
+struct Abandoned {
+  const void* object;
+  Abandoned* next;
+};
+std::atomic<Abandoned*> abandoned{nullptr};
+
+template <typename Node>
+void Push(std::atomic<Node*>& head, Node* node) {
+  node->next = head.load(std::memory_order_relaxed);
+  while (!head.compare_exchange_weak(
+      node->next, node, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+void Neutralise(const ForkGuard::Targets& targets) {
+  if (targets.mapping != nullptr) {
+    targets.mode->store(RingMode::kClosed, std::memory_order_relaxed);
+    targets.consumer_attached->store(false, std::memory_order_relaxed);
+    // Fails only for lack of kernel memory. Then the mode alone protects the
+    // parent, from everything but a packet that is open right now.
+    (void)os::ReplaceWithPrivateZeroes(targets.mapping, targets.mapping_bytes);
+  }
+  if (targets.socket != nullptr) {
+    const int fd = targets.socket->exchange(-1, std::memory_order_relaxed);
+    if (fd >= 0) close(fd);
+  }
+}
+
+// Only the forking thread exists here. Async-signal-safe, as the child of a
+// process with threads must be until it execs.
+void OnForkInChild() {
+  os::ErrnoSaver saver;
+  generation.fetch_add(1, std::memory_order_relaxed);
+  for (ForkGuard::Slot* slot = slots.load(std::memory_order_acquire);
+       slot != nullptr; slot = slot->next) {
+    if (slot->state.load(std::memory_order_acquire) == SlotState::kLive) {
+      Neutralise(slot->targets);
+    }
+  }
+}
+
+// call_once is pthread_once, which knows about fork: a child of a fork in the
+// middle of it starts over instead of waiting for a thread that it has not got.
+// A handler that is there twice does no harm.
+void InstallOnce() {
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, OnForkInChild); });
+}
+
+}  // namespace
+
+uint32_t ForkGuard::Generation() {
+  return generation.load(std::memory_order_relaxed);
+}
+
+ForkGuard::Registration::Registration(const Targets& targets) {
+  InstallOnce();
+  for (Slot* slot = slots.load(std::memory_order_acquire); slot != nullptr;
+       slot = slot->next) {
+    SlotState expected = SlotState::kFree;
+    if (slot->state.compare_exchange_strong(expected, SlotState::kTaken,
+                                            std::memory_order_acquire,
+                                            std::memory_order_relaxed)) {
+      slot_ = slot;
+      break;
+    }
+  }
+  if (slot_ == nullptr) {
+    slot_ = new Slot;
+    Push(slots, slot_);
+  }
+  slot_->targets = targets;
+  slot_->state.store(SlotState::kLive, std::memory_order_release);
+}
+
+ForkGuard::Registration::~Registration() {
+  slot_->state.store(SlotState::kFree, std::memory_order_release);
+}
+
+void AbandonInChild(const void* object) {
+  Push(abandoned, new Abandoned{object, nullptr});
+}
+
+}  // namespace tracering::internal
