@@ -40,6 +40,10 @@
 
 namespace tracering {
 
+namespace internal {
+class ManagedWriter;
+}  // namespace internal
+
 // A target buffer of the service that this program writes to. Buffers need not
 // be declared: ThreadWriter and CreateWriter take any name. Declaring one sets
 // its options.
@@ -102,8 +106,17 @@ enum class CounterUnit : uint32_t {
 // Releases a writer that Producer::CreateWriter made: publishes what is left
 // and gives its id back. On the thread that the writer belongs to, or when that
 // thread is done with it; no packet or batch of it may be open.
-struct WriterReleaser {
+class WriterReleaser {
+ public:
+  WriterReleaser() = default;
   void operator()(TraceWriter* writer) const;
+
+ private:
+  friend class Producer;
+  explicit WriterReleaser(internal::ManagedWriter* managed)
+      : managed_(managed) {}
+
+  internal::ManagedWriter* managed_ = nullptr;
 };
 using OwnedTraceWriter = std::unique_ptr<TraceWriter, WriterReleaser>;
 
@@ -158,8 +171,8 @@ class Producer {
     uint64_t sessions = 0;  // how often a consumer has attached
     // Names that the present or last consumer said that it does not have.
     std::vector<std::string> unknown_buffers;
-    // Buffer names that were empty, too long or too many. Their writers trace
-    // into nothing.
+    // Requests for writers under names that were empty, too long or too many.
+    // Such writers trace into nothing.
     uint64_t refused_buffer_names = 0;
     // Why there is no consumer, or why the last attempt to connect failed.
     std::string connection_error;
@@ -172,11 +185,13 @@ class Producer {
   static absl::StatusOr<std::unique_ptr<Producer>> Create(
       ProducerOptions options);
 
-  // Publishes what the calling thread's writers hold back, says goodbye to the
-  // service, which takes what is left in the rings, and waits for the
-  // background thread, for at most a second (only on_session_start can make
-  // it last). Writers of other threads become no-ops, also inside a packet.
-  // No other thread may be in a method of this object.
+  // Releases the calling thread's writers: publishes what they hold back, and
+  // gives up a packet that is open. Says goodbye to the service, which takes
+  // what is left in the rings, and waits for the background thread, for at
+  // most a second (only on_session_start can make it last). Writers of other
+  // threads become no-ops, also inside a packet.
+  // No other thread may be in a method of this object, nor this one in
+  // ProcessReady.
   ~Producer();
   Producer(const Producer&) = delete;
   Producer& operator=(const Producer&) = delete;

@@ -1,0 +1,189 @@
+// Per-thread lists and their end; see thread_writers.h.
+#include "src/producer/thread_writers.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "src/producer/fork_guard.h"
+
+namespace tracering::internal {
+namespace {
+
+struct WriterEntry {
+  ProducerId producer;
+  std::string buffer;
+  std::unique_ptr<ManagedWriter> writer;
+  WriterEntry* next;
+};
+
+struct TrackEntry {
+  ProducerId producer;
+  uint64_t uuid;
+  std::shared_ptr<Descriptors> descriptors;
+  uint32_t fork_generation;
+  TrackEntry* next;
+};
+
+struct ThreadState {
+  WriterEntry* writers = nullptr;
+  TrackEntry* tracks = nullptr;
+  bool end_was_seen = false;
+};
+
+// Trivial types: readable at any time in the life of a thread.
+thread_local ThreadState* current = nullptr;
+thread_local bool released = false;
+
+pthread_key_t end_key;
+int end_key_error = 0;
+
+void Destroy(ThreadState* state) {
+  for (TrackEntry* track = state->tracks; track != nullptr;) {
+    // In a forked child its lock may be held for ever.
+    if (ForkGuard::Generation() == track->fork_generation) {
+      track->descriptors->RetireThread(track->uuid);
+    }
+    delete std::exchange(track, track->next);
+  }
+  for (WriterEntry* entry = state->writers; entry != nullptr;) {
+    delete std::exchange(entry, entry->next);
+  }
+  delete state;
+}
+
+void OnThreadEnd(void* value) {
+  auto* state = static_cast<ThreadState*>(value);
+  // Other keys' destructors may trace: let their first round pass. There are
+  // at least four rounds.
+  if (!state->end_was_seen) {
+    state->end_was_seen = true;
+    if (pthread_setspecific(end_key, state) == 0) return;
+  }
+  current = nullptr;
+  released = true;
+  Destroy(state);
+}
+
+ThreadState* CurrentOrNew() {
+  if (current != nullptr || released) return current;
+  auto* state = new ThreadState;
+  // Without memory for it the thread's end would not be seen.
+  if (pthread_setspecific(end_key, state) != 0) {
+    delete state;
+    return nullptr;
+  }
+  current = state;
+  return state;
+}
+
+WriterEntry* FindEntry(ProducerId producer, std::string_view buffer) {
+  if (current == nullptr) return nullptr;
+  for (WriterEntry* entry = current->writers; entry != nullptr;
+       entry = entry->next) {
+    if (entry->producer == producer && entry->buffer == buffer) return entry;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::Status ThreadWriters::Install() {
+  static std::once_flag once;
+  std::call_once(
+      once, [] { end_key_error = pthread_key_create(&end_key, OnThreadEnd); });
+  if (end_key_error != 0) {
+    return absl::ErrnoToStatus(
+        end_key_error,
+        fmt::format("cannot create a thread-specific key (at most {})",
+                    PTHREAD_KEYS_MAX));
+  }
+  return absl::OkStatus();
+}
+
+TraceWriter* ThreadWriters::Find(ProducerId producer, std::string_view buffer) {
+  WriterEntry* entry = FindEntry(producer, buffer);
+  if (entry == nullptr || entry->writer->is_surplus()) return nullptr;
+  return &entry->writer->writer();
+}
+
+TraceWriter* ThreadWriters::FindAny(ProducerId producer,
+                                    std::string_view buffer) {
+  WriterEntry* entry = FindEntry(producer, buffer);
+  return entry != nullptr ? &entry->writer->writer() : nullptr;
+}
+
+std::unique_ptr<ManagedWriter> ThreadWriters::Add(
+    ProducerId producer, std::string_view buffer,
+    std::unique_ptr<ManagedWriter> writer) {
+  // A thread that lives long may see many producers come and go.
+  LetGoOfClosed();
+  ThreadState* state = CurrentOrNew();
+  if (state == nullptr) return writer;
+  state->writers = new WriterEntry{producer, std::string(buffer),
+                                   std::move(writer), state->writers};
+  return nullptr;
+}
+
+TraceWriter& ThreadWriters::Nowhere() {
+  // Of the thread, if possible: a writer belongs to one.
+  constexpr ProducerId kNobody = 0;
+  if (TraceWriter* writer = FindAny(kNobody, "")) return *writer;
+  if (Add(kNobody, "", std::make_unique<ManagedWriter>()) == nullptr) {
+    return *FindAny(kNobody, "");
+  }
+  static ManagedWriter* const shared = new ManagedWriter;
+  return shared->writer();
+}
+
+bool ThreadWriters::Alive() { return !released; }
+
+uint64_t ThreadWriters::FindTrack(ProducerId producer) {
+  if (current == nullptr) return 0;
+  for (TrackEntry* track = current->tracks; track != nullptr;
+       track = track->next) {
+    if (track->producer == producer) return track->uuid;
+  }
+  return 0;
+}
+
+bool ThreadWriters::AddTrack(ProducerId producer, uint64_t uuid,
+                             std::shared_ptr<Descriptors> descriptors) {
+  ThreadState* state = CurrentOrNew();
+  if (state == nullptr) return false;
+  state->tracks = new TrackEntry{producer, uuid, std::move(descriptors),
+                                 ForkGuard::Generation(), state->tracks};
+  return true;
+}
+
+void ThreadWriters::PublishPending(ProducerId producer) {
+  if (current == nullptr) return;
+  for (WriterEntry* entry = current->writers; entry != nullptr;
+       entry = entry->next) {
+    if (entry->producer == producer) {
+      entry->writer->writer().PublishPending();
+    }
+  }
+}
+
+void ThreadWriters::Release(ProducerId producer) {
+  if (current == nullptr) return;
+  for (WriterEntry* entry = current->writers; entry != nullptr;
+       entry = entry->next) {
+    if (entry->producer == producer) entry->writer->Release();
+  }
+}
+
+void ThreadWriters::LetGoOfClosed() {
+  if (current == nullptr) return;
+  for (WriterEntry* entry = current->writers; entry != nullptr;
+       entry = entry->next) {
+    entry->writer->LetGoIfClosed();
+  }
+}
+
+}  // namespace tracering::internal
