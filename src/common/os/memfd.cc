@@ -31,6 +31,7 @@ constexpr int kRequiredSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 // return EINTR. Slices this small get done between two ticks of even a 10 kHz
 // profiling timer.
 constexpr off_t kAllocationSlice = 64 * 1024;
+constexpr uint64_t kBlockSize = 512;  // of stat's st_blocks
 
 // Allocates every page of the memory file `fd` of `size` bytes.
 absl::Status Allocate(int fd, off_t size) {
@@ -167,7 +168,15 @@ absl::Status CheckSealedMemory(int fd, size_t expected_bytes) {
         "{:#o}",
         flags));
   }
-  return Allocate(fd, file.st_size);
+  // Filling it up here would be work for the peer's memory on our time.
+  const uint64_t allocated = static_cast<uint64_t>(file.st_blocks) * kBlockSize;
+  if (allocated < expected_bytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("shared memory must be allocated in full; of {} bytes {} "
+                    "are missing",
+                    expected_bytes, expected_bytes - allocated));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<FileIdentity> IdentifyFile(int fd) {

@@ -42,12 +42,12 @@ absl::StatusOr<UniqueFd> CreateSealedMemory(const char* debug_name,
 
 // OK if `fd` may be mapped and used without any fear of SIGBUS: a writable
 // memory file on tmpfs (not hugetlbfs), of exactly `expected_bytes`, sealed
-// against shrinking, growing and further seals. It then allocates what is
-// missing of it, so that only holes punched later cost memory again; those
-// read as zero.
+// against shrinking, growing and further seals, and allocated in full, so that
+// only holes punched later cost memory; those read as zero.
 //
-// Never blocks, whatever `fd` is, also a file of a hung FUSE server; never
-// allocates for a file that it refuses. Errors say which rule was broken.
+// Never blocks, whatever `fd` is, also a file of a hung FUSE server; allocates
+// nothing; takes the same short time for any size. Errors say which rule was
+// broken.
 absl::Status CheckSealedMemory(int fd, size_t expected_bytes);
 
 // The identity of the open file behind `fd`. On a descriptor from a peer call
