@@ -77,8 +77,8 @@ std::string DefaultSocketPath();
 
 // A ring to read that did not come through the socket.
 struct AttachRingOptions {
-  // The ring's memory: sealed as Producer makes it, of exactly the size that
-  // the geometry says. Duplicated; the caller keeps its own.
+  // The ring's memory: sealed and allocated as Producer makes it, of exactly
+  // the size that the geometry says. The caller's, not needed afterwards.
   int memfd = -1;
   uint32_t num_chunks = 0;
   uint32_t chunk_size = 0;

@@ -36,13 +36,6 @@ using internal::LoopMutex;
 
 using Guard = std::lock_guard<LoopMutex>;
 
-absl::StatusOr<os::UniqueFd> Duplicate(int fd, const char* what) {
-  os::UniqueFd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (copy.valid()) return copy;
-  return absl::ErrnoToStatus(errno,
-                             fmt::format("cannot duplicate {} {}", what, fd));
-}
-
 }  // namespace
 
 class Consumer::Impl {
@@ -69,7 +62,7 @@ class Consumer::Impl {
 
   absl::Status Init();
   absl::Status AttachLocked(const AttachRingOptions& options,
-                            os::UniqueFd memfd, os::UniqueFd event_fd,
+                            os::UniqueFd event_fd,
                             internal::ProducerSession* session);
   void FinishClosing(uint64_t session_id);
   void OnStreamPressure();
@@ -292,13 +285,13 @@ void Consumer::Impl::OnStreamPressure() {
 
 absl::StatusOr<RingHandle> Consumer::Impl::AttachRing(
     const AttachRingOptions& options) {
-  absl::StatusOr<os::UniqueFd> memfd = Duplicate(options.memfd, "memfd");
-  if (!memfd.ok()) return memfd.status();
   os::UniqueFd event_fd;
   if (options.event_fd >= 0) {
-    absl::StatusOr<os::UniqueFd> copy = Duplicate(options.event_fd, "event_fd");
-    if (!copy.ok()) return copy.status();
-    event_fd = *std::move(copy);
+    event_fd.reset(fcntl(options.event_fd, F_DUPFD_CLOEXEC, 0));
+    if (!event_fd.valid()) {
+      return absl::ErrnoToStatus(
+          errno, fmt::format("cannot duplicate event_fd {}", options.event_fd));
+    }
   }
   RingHandle handle;
   {
@@ -308,8 +301,8 @@ absl::StatusOr<RingHandle> Consumer::Impl::AttachRing(
     }
     absl::StatusOr<internal::ProducerSession*> session = registry_.Open();
     if (!session.ok()) return session.status();
-    if (absl::Status status = AttachLocked(options, *std::move(memfd),
-                                           std::move(event_fd), *session);
+    if (absl::Status status =
+            AttachLocked(options, std::move(event_fd), *session);
         !status.ok()) {
       registry_.Abandon(*session);
       return status;
@@ -323,7 +316,6 @@ absl::StatusOr<RingHandle> Consumer::Impl::AttachRing(
 }
 
 absl::Status Consumer::Impl::AttachLocked(const AttachRingOptions& options,
-                                          os::UniqueFd memfd,
                                           os::UniqueFd event_fd,
                                           internal::ProducerSession* session) {
   session->name = options.name;
@@ -343,7 +335,7 @@ absl::Status Consumer::Impl::AttachLocked(const AttachRingOptions& options,
     }
   }
   std::vector<internal::RingRequest> requests(1);
-  requests[0].memfd = std::move(memfd);
+  requests[0].memfd = options.memfd;
   requests[0].num_chunks = options.num_chunks;
   requests[0].chunk_size = options.chunk_size;
   requests[0].metadata = options.metadata;

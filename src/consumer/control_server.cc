@@ -14,6 +14,7 @@
 #include "src/common/os/clock.h"
 #include "src/common/os/eventfd.h"
 #include "src/common/os/pidfd.h"
+#include "src/common/os/untrusted_fds.h"
 #include "src/consumer/event_tag.h"
 
 namespace tracering::internal {
@@ -24,6 +25,9 @@ constexpr int64_t kGreetingTimeoutNs = int64_t{5} * 1'000'000'000;
 
 // Connections taken in one go, so that a flood of them delays nobody's ring.
 constexpr int kMaxAcceptsPerEvent = 16;
+
+// More than the listening socket's queue holds.
+constexpr int kMaxPending = 256;
 
 // A process that is gone has left no more than a socket's queue holds, but a
 // forked child of it may go on sending.
@@ -56,10 +60,10 @@ BufferRequests ToRequests(std::vector<control::BufferInfo> buffers) {
 }
 
 std::vector<RingRequest> ToRequests(const std::vector<control::RingInfo>& rings,
-                                    std::vector<os::UniqueFd> fds) {
+                                    const std::vector<os::UniqueFd>& fds) {
   std::vector<RingRequest> requests(rings.size());
   for (size_t i = 0; i < rings.size(); ++i) {
-    requests[i].memfd = std::move(fds[i]);
+    requests[i].memfd = fds[i].get();
     requests[i].num_chunks = rings[i].num_chunks;
     requests[i].chunk_size = rings[i].chunk_size;
     requests[i].metadata = rings[i].role == control::RingRole::kDescriptors;
@@ -98,6 +102,13 @@ ControlServer::~ControlServer() { StopListening(); }
 void ControlServer::StopListening() {
   if (!socket_.has_value()) return;
   if (!paused_) epoll_->Remove(socket_->fd()).IgnoreError();
+  // Who still waits is sent away one by one: along with the socket the kernel
+  // would close what they have sent, and wait for it.
+  for (int i = 0; i < kMaxPending; ++i) {
+    os::AcceptResult waiting = os::Accept(socket_->fd());
+    if (waiting.outcome != os::AcceptOutcome::kAccepted) break;
+    os::CloseConnection(std::move(waiting.fd));
+  }
   socket_.reset();
 }
 
@@ -153,28 +164,32 @@ void ControlServer::OnListenerReady() {
   }
 }
 
-void ControlServer::TurnAway(const os::UniqueFd& socket,
+void ControlServer::TurnAway(os::UniqueFd socket,
                              const os::PeerCredentials& peer,
                              std::string_view reason) {
   registry_->CountRefusal();
   log_->Add(fmt::format("turned away process {} of user {}: {}", peer.pid,
                         peer.uid, reason));
   SendReject(socket.get(), reason);
+  os::CloseConnection(std::move(socket));
 }
 
 void ControlServer::Admit(os::UniqueFd socket) {
   const absl::StatusOr<os::PeerCredentials> peer =
       os::GetPeerCredentials(socket.get());
-  if (!peer.ok()) return TurnAway(socket, {}, Message(peer.status()));
+  if (!peer.ok())
+    return TurnAway(std::move(socket), {}, Message(peer.status()));
   if (peer->uid != geteuid() &&
       std::find(allowed_uids_.begin(), allowed_uids_.end(), peer->uid) ==
           allowed_uids_.end()) {
     return TurnAway(
-        socket, *peer,
+        std::move(socket), *peer,
         fmt::format("user {} may not connect to this service", peer->uid));
   }
   absl::StatusOr<ProducerSession*> opened = registry_->Open();
-  if (!opened.ok()) return TurnAway(socket, *peer, Message(opened.status()));
+  if (!opened.ok()) {
+    return TurnAway(std::move(socket), *peer, Message(opened.status()));
+  }
 
   ProducerSession* session = *opened;
   session->socket = std::move(socket);
@@ -226,7 +241,8 @@ bool ControlServer::ReceiveOne(uint64_t session_id) {
   switch (received.outcome) {
     case os::ReceiveOutcome::kMessage:
       OnDatagram(session, {receive_buffer_.data(), received.size},
-                 std::move(received.fds));
+                 received.fds);
+      os::CloseUntrusted(std::move(received.fds));
       return true;
     case os::ReceiveOutcome::kWouldBlock:
       break;
@@ -250,7 +266,7 @@ bool ControlServer::ReceiveOne(uint64_t session_id) {
 }
 
 void ControlServer::OnDatagram(ProducerSession* session, std::string_view bytes,
-                               std::vector<os::UniqueFd> fds) {
+                               const std::vector<os::UniqueFd>& fds) {
   control::ProducerMessage message;
   const control::CodecOutcome outcome =
       control::DecodeProducerMessage(bytes, &message);
@@ -264,12 +280,12 @@ void ControlServer::OnDatagram(ProducerSession* session, std::string_view bytes,
                                        "belong with it",
                                        fds.size(), control::NumFds(message)));
   }
-  OnMessage(session, std::move(message), std::move(fds));
+  OnMessage(session, std::move(message), fds);
 }
 
 void ControlServer::OnMessage(ProducerSession* session,
                               control::ProducerMessage message,
-                              std::vector<os::UniqueFd> fds) {
+                              const std::vector<os::UniqueFd>& fds) {
   const bool is_hello = std::holds_alternative<control::Hello>(message);
   const bool greeting = session->phase == SessionPhase::kGreeting;
   if (is_hello != greeting) {
@@ -281,9 +297,9 @@ void ControlServer::OnMessage(ProducerSession* session,
   }
   absl::Status status;
   if (auto* hello = std::get_if<control::Hello>(&message)) {
-    status = OnHello(session, std::move(*hello), std::move(fds));
+    status = OnHello(session, std::move(*hello), fds);
   } else if (auto* rings = std::get_if<control::AddRings>(&message)) {
-    status = OnAddRings(session, *rings, std::move(fds));
+    status = OnAddRings(session, *rings, fds);
   } else if (auto* buffers = std::get_if<control::AddBuffers>(&message)) {
     status = OnAddBuffers(session, std::move(*buffers));
   }
@@ -293,7 +309,7 @@ void ControlServer::OnMessage(ProducerSession* session,
 
 absl::Status ControlServer::OnHello(ProducerSession* session,
                                     control::Hello hello,
-                                    std::vector<os::UniqueFd> fds) {
+                                    const std::vector<os::UniqueFd>& fds) {
   session->name = std::move(hello.process_name);
   // The rings are laid out in the highest version that the producer knows.
   if (hello.abi_version_max != abi::kAbiVersion) {
@@ -307,8 +323,8 @@ absl::Status ControlServer::OnHello(ProducerSession* session,
       !status.ok()) {
     return status;
   }
-  if (absl::Status status = registry_->AttachRings(
-          session, ToRequests(hello.rings, std::move(fds)));
+  if (absl::Status status =
+          registry_->AttachRings(session, ToRequests(hello.rings, fds));
       !status.ok()) {
     return status;
   }
@@ -346,9 +362,8 @@ absl::Status ControlServer::SendWelcome(
 
 absl::Status ControlServer::OnAddRings(ProducerSession* session,
                                        const control::AddRings& message,
-                                       std::vector<os::UniqueFd> fds) {
-  return registry_->AttachRings(session,
-                                ToRequests(message.rings, std::move(fds)));
+                                       const std::vector<os::UniqueFd>& fds) {
+  return registry_->AttachRings(session, ToRequests(message.rings, fds));
 }
 
 absl::Status ControlServer::OnAddBuffers(ProducerSession* session,

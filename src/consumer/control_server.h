@@ -62,7 +62,7 @@ class ControlServer {
   absl::Status Listen();
   void Pause(int error);
   void Admit(os::UniqueFd socket);
-  void TurnAway(const os::UniqueFd& socket, const os::PeerCredentials& peer,
+  void TurnAway(os::UniqueFd socket, const os::PeerCredentials& peer,
                 std::string_view reason);
   absl::Status Watch(ProducerSession* session);
 
@@ -70,14 +70,14 @@ class ControlServer {
   // message; the session may be gone either way.
   bool ReceiveOne(uint64_t session_id);
   void OnDatagram(ProducerSession* session, std::string_view bytes,
-                  std::vector<os::UniqueFd> fds);
+                  const std::vector<os::UniqueFd>& fds);
   void OnMessage(ProducerSession* session, control::ProducerMessage message,
-                 std::vector<os::UniqueFd> fds);
+                 const std::vector<os::UniqueFd>& fds);
   absl::Status OnHello(ProducerSession* session, control::Hello hello,
-                       std::vector<os::UniqueFd> fds);
+                       const std::vector<os::UniqueFd>& fds);
   absl::Status OnAddRings(ProducerSession* session,
                           const control::AddRings& message,
-                          std::vector<os::UniqueFd> fds);
+                          const std::vector<os::UniqueFd>& fds);
   absl::Status OnAddBuffers(ProducerSession* session,
                             control::AddBuffers message);
   absl::Status SendWelcome(ProducerSession* session,

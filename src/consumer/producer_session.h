@@ -33,9 +33,7 @@ struct ProducerSession {
   SessionPhase phase = SessionPhase::kGreeting;
   std::string name;  // as the peer says: any bytes
 
-  // Before the rings, and so closed after them: a producer takes a closed
-  // socket to mean that nobody reads its rings any more.
-  os::UniqueFd socket;
+  os::UniqueFd socket;  // invalid for a ring that was attached by hand
   os::UniqueFd pidfd;
   os::UniqueFd event_fd;
 

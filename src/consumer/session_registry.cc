@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "src/common/os/memfd.h"
 #include "src/common/os/shared_mapping.h"
+#include "src/common/os/untrusted_fds.h"
 #include "src/consumer/event_tag.h"
 
 namespace tracering::internal {
@@ -134,12 +135,11 @@ absl::StatusOr<std::vector<AttachedRing::Options>> SessionRegistry::CheckRings(
     AttachedRing::Options options;
     options.geometry = abi::Geometry(request.num_chunks, request.chunk_size);
     const size_t size = options.geometry.RingSize();
-    if (absl::Status status = os::CheckSealedMemory(request.memfd.get(), size);
+    if (absl::Status status = os::CheckSealedMemory(request.memfd, size);
         !status.ok()) {
       return status;
     }
-    absl::StatusOr<os::FileIdentity> identity =
-        os::IdentifyFile(request.memfd.get());
+    absl::StatusOr<os::FileIdentity> identity = os::IdentifyFile(request.memfd);
     if (!identity.ok()) return identity.status();
     options.identity = *identity;
     const auto has_it = [&](const AttachedRing::Options& other) {
@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<AttachedRing::Options>> SessionRegistry::CheckRings(
           "the same memory is given for two rings");
     }
     absl::StatusOr<os::SharedMapping> mapping =
-        os::SharedMapping::Map(request.memfd.get(), size);
+        os::SharedMapping::Map(request.memfd, size);
     if (!mapping.ok()) return mapping.status();
     options.mapping = *std::move(mapping);
     options.metadata = request.metadata;
@@ -163,8 +163,8 @@ absl::StatusOr<std::vector<AttachedRing::Options>> SessionRegistry::CheckRings(
   return checked;
 }
 
-absl::Status SessionRegistry::AttachRings(ProducerSession* session,
-                                          std::vector<RingRequest> requests) {
+absl::Status SessionRegistry::AttachRings(
+    ProducerSession* session, const std::vector<RingRequest>& requests) {
   absl::StatusOr<std::vector<AttachedRing::Options>> checked =
       CheckRings(*session, requests);
   if (!checked.ok()) return checked.status();
@@ -295,7 +295,11 @@ void SessionRegistry::Remove(ProducerSession* session, Partials partials) {
   const uint64_t producer = session->owner.producer;
   const size_t num_sequences = session->owner.num_sequences;
   ++removals_;
+  // Behind everything else: a producer takes a closed socket to mean that
+  // nobody reads its rings any more.
+  os::UniqueFd socket = std::move(session->socket);
   sessions_.erase(session->id);
+  os::CloseConnection(std::move(socket));
   buffers_->RetireProducer(producer, num_sequences);
 }
 

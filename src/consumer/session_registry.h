@@ -30,7 +30,7 @@ namespace tracering::internal {
 
 // A ring that somebody asks to be read.
 struct RingRequest {
-  os::UniqueFd memfd;
+  int memfd = -1;  // the caller's, not needed afterwards
   uint32_t num_chunks = 0;
   uint32_t chunk_size = 0;
   bool metadata = false;
@@ -72,7 +72,7 @@ class SessionRegistry {
   // that has one of them already is removed first: one ring never has two
   // readers. On an error nothing has changed.
   absl::Status AttachRings(ProducerSession* session,
-                           std::vector<RingRequest> requests);
+                           const std::vector<RingRequest>& requests);
 
   // The session is complete and counts as a producer. For the log and counts.
   void MarkAttached(ProducerSession* session);

@@ -482,7 +482,7 @@ TEST(ConsumerTest, DescriptorsThatAreNoRingAreRefusedWithTheRule) {
   };
   AttachRingOptions options = ring.AttachOptions();
   options.memfd = -1;
-  refused(options, "cannot duplicate memfd -1");
+  refused(options, "fd -1 has no seals");
   options = ring.AttachOptions();
   options.num_chunks = 3;
   refused(options, "power of two");

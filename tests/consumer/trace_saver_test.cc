@@ -87,10 +87,10 @@ class TraceSaverTest : public ::testing::Test {
         registry_.GrantBuffers(session, {{BufferId(1), "main"}}, &unknown)
             .ok());
     std::vector<RingRequest> requests(1);
-    requests[0].memfd = os::UniqueFd(fed.image().DupFd());
+    requests[0].memfd = fed.image().fd();
     requests[0].num_chunks = fed.image().geometry().num_chunks();
     requests[0].chunk_size = fed.image().geometry().chunk_size();
-    ASSERT_TRUE(registry_.AttachRings(session, std::move(requests)).ok());
+    ASSERT_TRUE(registry_.AttachRings(session, requests).ok());
     registry_.MarkAttached(session);
   }
   void Drain() { ASSERT_TRUE(FlushAll(kLong, &mutex_, &registry_).complete); }
