@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "examples/command_line.h"
 #include "tracering/consumer.h"
 
 namespace {
@@ -30,8 +31,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-constexpr int kExitFailure = 1;
-constexpr int kExitUsage = 2;
 constexpr seconds kWaitForFirstProducer{30};
 constexpr seconds kFlushTimeout{5};
 constexpr milliseconds kTick{50};
@@ -66,12 +65,6 @@ struct Arguments {
   bool exit_when_idle = false;
 };
 
-[[noreturn]] void FailUsage(const std::string& message) {
-  std::cerr << "demo_consumer: " << message
-            << "\nTry 'demo_consumer --help'.\n";
-  std::exit(kExitUsage);
-}
-
 // "512K", "32M", "1G", or plain bytes.
 std::optional<size_t> ParseSize(std::string_view text) {
   size_t value = 0;
@@ -89,9 +82,10 @@ std::optional<size_t> ParseSize(std::string_view text) {
   return value << shift;
 }
 
-tracering::BufferConfig ParseBuffer(const std::string& text) {
-  const auto fail = [&text](const std::string& rule) {
-    FailUsage("--buffer '" + text + "': " + rule);
+tracering::BufferConfig ParseBuffer(CommandLine& line) {
+  const std::string text = line.Value();
+  const auto fail = [&line, &text](const std::string& rule) {
+    line.Fail("--buffer '" + text + "': " + rule);
   };
   // From the right: a name may contain colons.
   const size_t policy_at = text.rfind(':');
@@ -127,57 +121,45 @@ tracering::BufferConfig ParseBuffer(const std::string& text) {
 }
 
 // Found out now rather than after hours of recording.
-void CheckOutput(const std::string& output) {
+void CheckOutput(const CommandLine& line, const std::string& output) {
   const std::filesystem::path path(output);
   const std::filesystem::path directory =
       path.has_parent_path() ? path.parent_path() : ".";
   std::error_code error;
   if (std::filesystem::is_directory(path, error) || !path.has_filename()) {
-    FailUsage("--output '" + output + "' is a directory, not a file");
+    line.Fail("--output '" + output + "' is a directory, not a file");
   }
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
-    FailUsage("--output '" + output + "': cannot create files in '" +
+    line.Fail("--output '" + output + "': cannot create files in '" +
               directory.string() + "'");
   }
 }
 
-// Accepts "--name VALUE" and "--name=VALUE".
 Arguments ParseArguments(int argc, char** argv) {
   Arguments arguments;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const size_t equals = argument.find('=');
-    const std::string name = argument.substr(0, equals);
-    const bool has_value = equals != std::string::npos;
-    const auto value = [&] {
-      if (has_value) return argument.substr(equals + 1);
-      if (i + 1 >= argc) FailUsage(name + " needs a value");
-      return std::string(argv[++i]);
-    };
-    const auto no_value = [&] {
-      if (has_value) FailUsage(name + " takes no value");
-    };
-    if (name == "--output") {
-      arguments.output = value();
-    } else if (name == "--socket") {
-      arguments.socket_path = value();
-    } else if (name == "--buffer") {
-      arguments.buffers.push_back(ParseBuffer(value()));
-    } else if (name == "--exit-when-idle") {
-      no_value();
+  CommandLine line("demo_consumer", argc, argv);
+  while (line.Next()) {
+    if (line.name() == "--output") {
+      arguments.output = line.Value();
+    } else if (line.name() == "--socket") {
+      arguments.socket_path = line.Value();
+    } else if (line.name() == "--buffer") {
+      arguments.buffers.push_back(ParseBuffer(line));
+    } else if (line.name() == "--exit-when-idle") {
+      line.NoValue();
       arguments.exit_when_idle = true;
-    } else if (name == "--help") {
-      no_value();
+    } else if (line.name() == "--help") {
+      line.NoValue();
       std::cout << kUsage;
       std::exit(EXIT_SUCCESS);
     } else {
-      FailUsage("unknown argument '" + argument + "'");
+      line.FailUnknown();
     }
   }
   if (arguments.output.empty()) {
-    FailUsage("--output FILE is needed: where the trace goes");
+    line.Fail("--output FILE is needed: where the trace goes");
   }
-  CheckOutput(arguments.output);
+  CheckOutput(line, arguments.output);
   if (arguments.socket_path.empty()) {
     arguments.socket_path = tracering::DefaultSocketPath();
   }

@@ -1,0 +1,357 @@
+// The traced half of the bundled demo: either a real workload (threads that
+// count the lines and words of every file below a directory) or a load of
+// numbered packets.
+//
+// Also an example of embedding the producer library: everything about tracing
+// is in TraceEvent(), its callers and main(); the rest is an ordinary
+// program that does not wait for anybody.
+#include <pthread.h>
+
+#include <atomic>
+#include <cctype>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "examples/command_line.h"
+#include "tracering/clock.h"
+#include "tracering/producer.h"
+#include "tracering/trace_fields.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace trace_packet = tracering::trace_packet;
+namespace track_event = tracering::track_event;
+namespace debug_annotation = tracering::debug_annotation;
+
+constexpr std::string_view kBuffer = "main";
+constexpr std::string_view kCategory = "demo";
+constexpr uint64_t kMaxThreads = 1024;
+constexpr uint64_t kMaxPayload = 16 << 20;
+constexpr std::chrono::seconds kFlushTimeout{10};
+
+constexpr std::string_view kUsage =
+    "usage: demo_producer --dir DIR [options]\n"
+    "       demo_producer --load N [options]\n"
+    "\n"
+    "Works, and traces what it does.\n"
+    "\n"
+    "  --dir DIR               read every regular file below DIR and count\n"
+    "                          its bytes, lines and words: one slice a file\n"
+    "  --load N                write N numbered packets from each thread, as\n"
+    "                          fast as possible\n"
+    "  --threads N             how many threads work; default: 2\n"
+    "  --payload BYTES         text in each packet of --load; default: 64\n"
+    "  --policy drop|stall     what a thread does when the ring is full: drop\n"
+    "                          the packet, or wait up to a second for the\n"
+    "                          consumer; default: drop\n"
+    "  --wait-ms N             how long to wait for a consumer before the\n"
+    "                          work begins; default: 5000. Without one the\n"
+    "                          ring keeps the first packets\n"
+    "  --socket PATH           where the consumer listens; default:\n"
+    "                          $TRACERING_SOCKET, else\n"
+    "                          $XDG_RUNTIME_DIR/tracering.sock, else\n"
+    "                          /tmp/tracering-UID.sock\n"
+    "  --help                  this text\n"
+    "\n"
+    "The last line on standard output is for machines:\n"
+    "  attempted=N lost=N\n"
+    "for all packets of all threads.\n";
+
+struct Arguments {
+  std::string directory;
+  uint64_t load = 0;
+  uint64_t threads = 2;
+  uint64_t payload = 64;
+  uint64_t wait_ms = 5000;
+  std::string socket_path;
+  tracering::WriterOptions writer_options;
+};
+
+tracering::BufferExhaustedPolicy ParsePolicy(CommandLine& line) {
+  const std::string text = line.Value();
+  if (text == "drop") return tracering::BufferExhaustedPolicy::kDrop;
+  if (text == "stall") return tracering::BufferExhaustedPolicy::kStall;
+  line.Fail("--policy '" + text + "' must be 'drop' or 'stall'");
+}
+
+Arguments ParseArguments(int argc, char** argv) {
+  Arguments arguments;
+  CommandLine line("demo_producer", argc, argv);
+  bool has_load = false;
+  while (line.Next()) {
+    if (line.name() == "--dir") {
+      arguments.directory = line.Value();
+      std::error_code error;
+      if (!fs::is_directory(arguments.directory, error)) {
+        line.Fail("--dir '" + arguments.directory + "' must be a directory");
+      }
+    } else if (line.name() == "--load") {
+      arguments.load = line.Number(1, uint64_t{1} << 40);
+      has_load = true;
+    } else if (line.name() == "--threads") {
+      arguments.threads = line.Number(1, kMaxThreads);
+    } else if (line.name() == "--payload") {
+      arguments.payload = line.Number(0, kMaxPayload);
+    } else if (line.name() == "--policy") {
+      arguments.writer_options.policy = ParsePolicy(line);
+    } else if (line.name() == "--wait-ms") {
+      arguments.wait_ms = line.Number(0, 3'600'000);
+    } else if (line.name() == "--socket") {
+      arguments.socket_path = line.Value();
+    } else if (line.name() == "--help") {
+      line.NoValue();
+      std::cout << kUsage;
+      std::exit(EXIT_SUCCESS);
+    } else {
+      line.FailUnknown();
+    }
+  }
+  if (has_load == !arguments.directory.empty()) {
+    line.Fail("either --dir DIR or --load N is needed, and not both");
+  }
+  return arguments;
+}
+
+// A packet with one track event; `append` adds to what every event has.
+template <typename Append>
+void TraceEvent(tracering::TraceWriter& writer, uint64_t type, uint64_t track,
+                Append append) {
+  tracering::Packet packet = writer.NewPacket();
+  packet.AppendVarint(trace_packet::kTimestamp, tracering::NowNs());
+  tracering::Message event = packet.BeginMessage(trace_packet::kTrackEvent);
+  event.AppendVarint(track_event::kType, type);
+  event.AppendVarint(track_event::kTrackUuid, track);
+  append(event);
+}
+
+void AppendArgument(tracering::Message& event, std::string_view name,
+                    uint64_t value) {
+  tracering::Message argument =
+      event.BeginMessage(track_event::kDebugAnnotations);
+  argument.AppendString(debug_annotation::kName, name);
+  argument.AppendVarint(debug_annotation::kUintValue, value);
+}
+
+void AppendArgument(tracering::Message& event, std::string_view name,
+                    std::string_view value) {
+  tracering::Message argument =
+      event.BeginMessage(track_event::kDebugAnnotations);
+  argument.AppendString(debug_annotation::kName, name);
+  argument.AppendString(debug_annotation::kStringValue, value);
+}
+
+std::vector<std::string> ListFiles(const std::string& directory) {
+  std::vector<std::string> files;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(
+      directory, fs::directory_options::skip_permission_denied, error);
+  for (; !error && entry != fs::recursive_directory_iterator();
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_regular_file(ignored) && !entry->is_symlink(ignored)) {
+      files.push_back(entry->path().string());
+    }
+  }
+  if (error) {
+    std::cerr << "demo_producer: reading '" << directory
+              << "': " << error.message() << '\n';
+  }
+  return files;
+}
+
+struct Counts {
+  uint64_t bytes = 0;
+  uint64_t lines = 0;
+  uint64_t words = 0;
+};
+
+// Shares the files of a directory among threads, and traces each one as a slice
+// with its name and its size, and the sum of bytes as a counter.
+class FileCounter {
+ public:
+  FileCounter(tracering::Producer& producer, std::vector<std::string> files)
+      : producer_(producer),
+        files_(std::move(files)),
+        bytes_track_(producer.AddCounterTrack(
+            "bytes so far", tracering::CounterUnit::kSizeBytes)) {}
+
+  // Called on each of the threads.
+  void Work() {
+    tracering::TraceWriter& writer = producer_.ThreadWriter(kBuffer);
+    const uint64_t track = producer_.ThreadTrack();
+    std::vector<char> block(size_t{64} << 10);
+    for (;;) {
+      const size_t index = next_.fetch_add(1, std::memory_order_relaxed);
+      if (index >= files_.size()) return;
+      CountFile(writer, track, files_[index], block);
+    }
+  }
+
+  Counts totals() const { return {bytes_, lines_, words_}; }
+
+ private:
+  void CountFile(tracering::TraceWriter& writer, uint64_t track,
+                 const std::string& file, std::vector<char>& block) {
+    TraceEvent(writer, track_event::kTypeSliceBegin, track,
+               [&file](tracering::Message& event) {
+                 event.AppendString(track_event::kCategories, kCategory);
+                 event.AppendString(track_event::kName, "count file");
+                 AppendArgument(event, "file", file);
+               });
+    const Counts counts = Count(file, block);
+    lines_ += counts.lines;
+    words_ += counts.words;
+    const uint64_t bytes_so_far = bytes_ += counts.bytes;
+    TraceEvent(writer, track_event::kTypeSliceEnd, track,
+               [&counts](tracering::Message& event) {
+                 AppendArgument(event, "bytes", counts.bytes);
+                 AppendArgument(event, "lines", counts.lines);
+                 AppendArgument(event, "words", counts.words);
+               });
+    TraceEvent(writer, track_event::kTypeCounter, bytes_track_,
+               [bytes_so_far](tracering::Message& event) {
+                 event.AppendInt(track_event::kCounterValue,
+                                 static_cast<int64_t>(bytes_so_far));
+               });
+  }
+
+  static Counts Count(const std::string& file, std::vector<char>& block) {
+    Counts counts;
+    std::ifstream in(file, std::ios::binary);
+    bool in_word = false;
+    while (in) {
+      in.read(block.data(), static_cast<std::streamsize>(block.size()));
+      const auto size = static_cast<size_t>(in.gcount());
+      counts.bytes += size;
+      for (size_t i = 0; i < size; ++i) {
+        const auto c = static_cast<unsigned char>(block[i]);
+        if (c == '\n') ++counts.lines;
+        const bool space = std::isspace(c) != 0;
+        if (!space && !in_word) ++counts.words;
+        in_word = !space;
+      }
+    }
+    return counts;
+  }
+
+  tracering::Producer& producer_;
+  const std::vector<std::string> files_;
+  const uint64_t bytes_track_;
+  std::atomic<size_t> next_{0};
+  std::atomic<uint64_t> bytes_{0};
+  std::atomic<uint64_t> lines_{0};
+  std::atomic<uint64_t> words_{0};
+};
+
+// Packets 0 to count - 1 of writer `writer_number`.
+void SendNumbered(tracering::Producer& producer, uint64_t writer_number,
+                  uint64_t count, std::string_view payload) {
+  tracering::TraceWriter& writer = producer.ThreadWriter(kBuffer);
+  const uint64_t track = producer.ThreadTrack();
+  for (uint64_t index = 0; index < count; ++index) {
+    TraceEvent(writer, track_event::kTypeInstant, track,
+               [&](tracering::Message& event) {
+                 event.AppendString(track_event::kName, "load");
+                 AppendArgument(event, "writer", writer_number);
+                 AppendArgument(event, "index", index);
+                 AppendArgument(event, "payload", payload);
+               });
+  }
+}
+
+// Runs `body` on that many named threads, and waits for them.
+void RunThreads(uint64_t count, const std::string& name,
+                const std::function<void(uint64_t)>& body) {
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < count; ++i) {
+    threads.emplace_back([&body, &name, i] {
+      const std::string numbered = name + ' ' + std::to_string(i);
+      // What debuggers show; the thread's track takes its name from it.
+      pthread_setname_np(pthread_self(), numbered.c_str());
+      body(i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void CountFiles(tracering::Producer& producer, const Arguments& arguments) {
+  FileCounter counter(producer, ListFiles(arguments.directory));
+  RunThreads(arguments.threads, "reader",
+             [&counter](uint64_t) { counter.Work(); });
+  const Counts totals = counter.totals();
+  std::cout << "bytes=" << totals.bytes << " lines=" << totals.lines
+            << " words=" << totals.words << '\n';
+}
+
+void SendLoad(tracering::Producer& producer, const Arguments& arguments) {
+  const std::string payload(arguments.payload, 'x');
+  RunThreads(arguments.threads, "load", [&](uint64_t writer_number) {
+    SendNumbered(producer, writer_number, arguments.load, payload);
+  });
+}
+
+// What is still in the ring when nobody takes it goes with this process.
+void PrintAccount(tracering::Producer& producer) {
+  const absl::Status flushed = producer.Flush(kFlushTimeout);
+  const tracering::Producer::Stats stats = producer.stats();
+  if (!flushed.ok()) {
+    std::cerr << "demo_producer: not everything was taken: "
+              << flushed.message() << '\n';
+  }
+  for (const tracering::Producer::RingStats& ring : stats.rings) {
+    if (ring.metadata) continue;
+    for (size_t i = 0; i < tracering::kNumWriterLossCauses; ++i) {
+      if (ring.lost_by_cause[i] == 0) continue;
+      const auto cause = static_cast<tracering::LossCause>(i);
+      std::cerr << "lost " << ring.lost_by_cause[i] << ": "
+                << tracering::LossCauseName(cause) << '\n';
+    }
+    if (ring.lost_by_reader != 0) {
+      std::cerr << "lost " << ring.lost_by_reader << ": by the consumer\n";
+    }
+  }
+  const uint64_t lost = stats.sessions == 0 ? stats.attempted : stats.lost;
+  std::cout << "attempted=" << stats.attempted << " lost=" << lost << std::endl;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Arguments arguments = ParseArguments(argc, argv);
+  tracering::ProducerOptions options;
+  options.name = "demo_producer";
+  options.socket_path = arguments.socket_path;
+  options.writer_options = arguments.writer_options;
+  const absl::StatusOr<std::unique_ptr<tracering::Producer>> producer =
+      tracering::Producer::Create(options);
+  if (!producer.ok()) {
+    std::cerr << "demo_producer: " << producer.status().message() << '\n';
+    return producer.status().code() == absl::StatusCode::kInvalidArgument
+               ? kExitUsage
+               : kExitFailure;
+  }
+  if (!(*producer)->WaitForConsumer(
+          std::chrono::milliseconds(arguments.wait_ms))) {
+    std::cerr << "demo_producer: no consumer yet: "
+              << (*producer)->stats().connection_error << '\n';
+  }
+  if (arguments.directory.empty()) {
+    SendLoad(**producer, arguments);
+  } else {
+    CountFiles(**producer, arguments);
+  }
+  PrintAccount(**producer);
+  return EXIT_SUCCESS;
+}
