@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <time.h>
 
 #include <memory>
 
@@ -48,6 +49,22 @@ absl::StatusOr<BackgroundThread> BackgroundThread::Start(
 
 void BackgroundThread::Join() {
   if (std::exchange(running_, false)) pthread_join(thread_, nullptr);
+}
+
+bool BackgroundThread::JoinWithin(std::chrono::milliseconds timeout) {
+  if (!running_) return true;
+  if (pthread_equal(thread_, pthread_self())) return false;
+  timespec deadline{};
+  clock_gettime(CLOCK_REALTIME, &deadline);
+  const std::chrono::nanoseconds fraction =
+      timeout % std::chrono::seconds(1) +
+      std::chrono::nanoseconds(deadline.tv_nsec);
+  deadline.tv_sec +=
+      timeout / std::chrono::seconds(1) + fraction / std::chrono::seconds(1);
+  deadline.tv_nsec = (fraction % std::chrono::seconds(1)).count();
+  if (pthread_timedjoin_np(thread_, nullptr, &deadline) != 0) return false;
+  running_ = false;
+  return true;
 }
 
 void BackgroundThread::Detach() {

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <functional>
 #include <utility>
 
@@ -35,6 +36,9 @@ class BackgroundThread {
 
   // Waits until the body has returned. No effect without a thread.
   void Join();
+
+  // The same, for at most `timeout`. False: it still runs, or this is it.
+  bool JoinWithin(std::chrono::milliseconds timeout);
 
   // Lets the thread go on by itself, also beyond this object.
   void Detach();
