@@ -140,11 +140,14 @@ class Producer {
     std::array<uint64_t, kNumWriterLossCauses> lost_by_cause{};
     // Packets that the consumer found to be lost, for whatever cause.
     uint64_t lost_by_reader = 0;
+    // Packets of which the consumer has the first part, and cannot know yet
+    // that the rest will never come.
+    uint64_t lost_unfinished = 0;
     uint32_t writers = 0;          // that exist now
     uint64_t surplus_writers = 0;  // ever created without an id left for them
 
     uint64_t lost() const {
-      uint64_t sum = lost_by_reader;
+      uint64_t sum = lost_by_reader + lost_unfinished;
       for (const uint64_t count : lost_by_cause) sum += count;
       return sum;
     }

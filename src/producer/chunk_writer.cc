@@ -127,6 +127,7 @@ bool ChunkWriter::PublishEmpty(uint32_t flags) {
     // The mark was on a chunk of which nothing was taken.
     if (abi::NumFragmentsOf(word_) == 0 && (word_ & abi::kFlagDataLoss) != 0) {
       OweLoss();
+      account_.LoseChunk();
     }
   }
   Forget();
@@ -171,6 +172,7 @@ ChunkOutcome ChunkWriter::OpenInFreshChunk(FragmentRange* range) {
   }
   // Before the flag is published, so that who sees it also sees the causes.
   if (owed) account_.Fold();
+  account_.TakeChunk();
   *range = OpenRange();
   return ChunkOutcome::kOk;
 }
@@ -257,7 +259,10 @@ bool ChunkWriter::Acknowledge(uint32_t observed) {
 
 void ChunkWriter::LoseSuffix(ChunkOutcome outcome, uint32_t finalised,
                              uint32_t flags) {
-  if ((flags & abi::kFlagDataLoss) != 0) OweLoss();
+  if ((flags & abi::kFlagDataLoss) != 0) {
+    OweLoss();
+    account_.LoseChunk();
+  }
   if (finalised == 0) return;
   if (outcome == ChunkOutcome::kClosed) {
     account_.Retract(finalised);

@@ -101,7 +101,7 @@ std::unique_ptr<ManagedWriter> ManagedRing::AddWriterWithLease(
                                                 buffer, options);
   std::lock_guard<std::mutex> lock(mutex_);
   if (writer->is_surplus() && lease.id != WriterId()) {
-    ids_.Release(lease.id, {std::nullopt, lease.owes_loss});
+    ids_.Release(lease.id, {std::nullopt, lease.owes_loss, lease.left_partial});
   }
   writer->index_ = writers_.size();
   writers_.push_back(writer.get());
@@ -173,11 +173,13 @@ Producer::RingStats ManagedRing::ReadStats() {
   stats.lost_by_reader = ring().LoadReaderLoss();
   std::lock_guard<std::mutex> lock(mutex_);
   stats.attempted = attempted_;
+  stats.lost_unfinished = ids_.num_left_partial();
   stats.discarded = discarded_;
   for (ManagedWriter* writer : writers_) {
     const WriterStats one = writer->writer().ReadStats();
     stats.attempted += one.attempted;
     stats.discarded += one.discarded;
+    if (writer->writer().left_partial()) ++stats.lost_unfinished;
   }
   stats.writers = static_cast<uint32_t>(writers_.size());
   stats.surplus_writers = num_surplus_;

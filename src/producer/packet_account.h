@@ -40,6 +40,19 @@ class PacketAccount {
   // pays no shared write per dropped packet.
   void Lose(LossCause cause, uint64_t packets, uint64_t seen_by_reader);
 
+  // The reader has the first part of a packet that will not go on. It finds out
+  // by the next chunk of the writer id: until that is published, neither the
+  // ring's counters nor the reader count the packet. LeavePartial: the previous
+  // owner of the id left one. TakeChunk: the chunk of the next packet was
+  // claimed. LoseChunk: nothing of that chunk will ever be published.
+  void LeavePartial() { SetPartial(Partial::kLeft); }
+  void TakeChunk() {
+    SetPartial(partial() == Partial::kLeft ? Partial::kEnding : Partial::kNone);
+  }
+  void LoseChunk() {
+    if (partial() == Partial::kEnding) SetPartial(Partial::kLeft);
+  }
+
   // --- Signal handlers on the owner's thread ---
 
   // A packet that was begun while another was open.
@@ -51,10 +64,20 @@ class PacketAccount {
   // the control thread when a consumer attaches. Async-signal-safe.
   void Fold();
 
+  // See LeavePartial.
+  bool left_partial() const { return partial() == Partial::kLeft; }
+
   // `unpublished` attempts are neither published nor lost yet.
   WriterStats Read(uint64_t unpublished) const;
 
  private:
+  enum class Partial : uint32_t { kNone, kLeft, kEnding };
+
+  Partial partial() const { return partial_.load(std::memory_order_relaxed); }
+  void SetPartial(Partial partial) {
+    partial_.store(partial, std::memory_order_relaxed);
+  }
+
   // Only the owner writes these, so they need no read-modify-write.
   static void Bump(std::atomic<uint64_t>& counter, uint64_t by) {
     counter.store(counter.load(std::memory_order_relaxed) + by,
@@ -64,6 +87,7 @@ class PacketAccount {
   // Owner.
   std::atomic<uint64_t> attempted_{0};
   std::atomic<uint64_t> discarded_{0};
+  std::atomic<Partial> partial_{Partial::kNone};
   ProducerRing& ring_;
   // Owner and signal handlers.
   std::atomic<uint64_t> nested_{0};

@@ -160,7 +160,9 @@ TraceWriterImpl::TraceWriterImpl(std::shared_ptr<ProducerRing> ring,
       account_(*ring),
       ring_(std::move(ring)),
       id_(chunk_.usable() ? lease.id : WriterId()),
-      buffer_(buffer) {}
+      buffer_(buffer) {
+  if (lease.left_partial) account_.LeavePartial();
+}
 
 TraceWriterImpl::~TraceWriterImpl() { Release(); }
 
@@ -172,6 +174,7 @@ ReleasedWriter TraceWriterImpl::Release() {
   account_.Fold();
   released_.last_position = chunk_.last_position();
   released_.owes_loss = chunk_.owes_loss();
+  released_.left_partial = account_.left_partial();
   // For a packet that is still open somewhere up the stack.
   swallowing_ = true;
   Enter(PacketState::kReleased);

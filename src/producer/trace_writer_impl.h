@@ -31,6 +31,8 @@ struct WriterLease {
   // The previous owner lost packets that it could not mark, or left a split
   // packet unfinished.
   bool owes_loss = false;
+  // See PacketAccount::LeavePartial. Goes with owes_loss.
+  bool left_partial = false;
 };
 
 // What goes back to whoever leased the id.
@@ -40,6 +42,7 @@ struct ReleasedWriter {
   std::optional<abi::Position> last_position;
   // For the next WriterLease.
   bool owes_loss = false;
+  bool left_partial = false;
 };
 
 class alignas(64) TraceWriterImpl final : public TraceWriter {
@@ -102,6 +105,9 @@ class alignas(64) TraceWriterImpl final : public TraceWriter {
   // Hands privately counted losses to the ring's counters, each exactly once.
   // For the control thread, after it has set consumer_attached.
   void FoldLosses() { account_.Fold(); }
+
+  // Whether the ring and its reader count one packet less than they will.
+  bool left_partial() const { return account_.left_partial(); }
 
   WriterStats ReadStats() const { return account_.Read(chunk_.pending()); }
   WriterId writer_id() const { return id_; }

@@ -23,17 +23,19 @@ WriterLease WriterIdPool::Acquire(abi::Position read_pos) {
     const Released front = released_.front();
     if (!IsBusy(front, read_pos)) {
       released_.pop_front();
-      return {front.id, front.writer.owes_loss};
+      if (front.writer.left_partial) --num_left_partial_;
+      return {front.id, front.writer.owes_loss, front.writer.left_partial};
     }
     if (unused_left) break;
     released_.pop_front();
     released_.push_back(front);
   }
   if (!unused_left) return {};
-  return {WriterId(static_cast<uint16_t>(next_unused_++)), false};
+  return {WriterId(static_cast<uint16_t>(next_unused_++))};
 }
 
 void WriterIdPool::Release(WriterId id, const ReleasedWriter& writer) {
+  if (writer.left_partial) ++num_left_partial_;
   released_.push_back({id, writer});
 }
 

@@ -11,6 +11,7 @@
 #ifndef TRACERING_SRC_PRODUCER_WRITER_ID_POOL_H_
 #define TRACERING_SRC_PRODUCER_WRITER_ID_POOL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -38,6 +39,9 @@ class WriterIdPool {
   // Takes back an id that Acquire returned. O(1).
   void Release(WriterId id, const ReleasedWriter& writer);
 
+  // Ids without an owner whose last one left a partial packet behind.
+  size_t num_left_partial() const { return num_left_partial_; }
+
  private:
   struct Released {
     WriterId id;
@@ -55,6 +59,7 @@ class WriterIdPool {
   const uint32_t num_chunks_;
   const uint16_t max_id_;
   uint32_t next_unused_ = 1;
+  size_t num_left_partial_ = 0;
   std::deque<Released> released_;  // the first released in front
 };
 

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +57,7 @@ class ManagedRingTest : public testing::Test {
     return ring_->ReadStats().lost_by_cause[static_cast<size_t>(cause)];
   }
 
+  uint64_t NumBrokenOff() const { return reader_->joiner().num_broken_off(); }
   size_t NumPackets() const { return reader_->joiner().packets().size(); }
 
   std::shared_ptr<ManagedRing> ring_;
@@ -125,12 +128,54 @@ TEST_F(ManagedRingTest, APacketOfWhichHalfWasPublishedEndsWithItsWriter) {
   first.reset();
   reader_->Drain();
   EXPECT_TRUE(reader_->joiner().HasPartial(1));
+  EXPECT_EQ(ring_->ReadStats().attempted, 1u);
+  EXPECT_EQ(ring_->ReadStats().lost_unfinished, 1u);
   auto second = AddWriter();
+  EXPECT_EQ(ring_->ReadStats().lost_unfinished, 1u);
   ASSERT_EQ(second->writer().writer_id(), WriterId(1));
   Trace(*second, "whole");
   reader_->Drain();
   ASSERT_EQ(NumPackets(), 1u);
   EXPECT_TRUE(reader_->joiner().packets()[0].after_loss);
+  // Now the reader can know.
+  EXPECT_FALSE(reader_->joiner().HasPartial(1));
+  EXPECT_EQ(ring_->ReadStats().lost_unfinished, 0u);
+}
+
+// Random sizes on a ring that is read now and then: at each quiet moment every
+// packet is delivered, counted in the ring, or known to be unfinished; those
+// that a reader would count are what the joiner saw begin and not end.
+TEST_F(ManagedRingTest,
+       AtEveryQuietMomentEachPacketIsDeliveredOrKnownToBeLost) {
+  MakeRing(3);
+  std::mt19937_64 random(7);
+  std::vector<std::unique_ptr<ManagedWriter>> writers(3);
+  uint64_t attempted = 0;
+  uint64_t most_unfinished = 0;
+  for (int round = 0; round < 3000; ++round) {
+    for (auto& writer : writers) {
+      if (writer == nullptr) {
+        writer = ring_->TryAddWriter(kBuffer, WriterOptions());
+        if (writer == nullptr) continue;
+      }
+      Trace(*writer, std::string(random() % 700, 'x'));
+      ++attempted;
+      if (random() % 16 == 0) writer.reset();
+    }
+    if (random() % 8 != 0) continue;
+    reader_->Drain();
+    const Producer::RingStats stats = ring_->ReadStats();
+    uint64_t partial = 0;
+    for (uint16_t id = 1; id <= 3; ++id) {
+      if (reader_->joiner().HasPartial(id)) ++partial;
+    }
+    ASSERT_EQ(stats.lost_unfinished, partial) << round;
+    ASSERT_EQ(stats.attempted, attempted);
+    ASSERT_EQ(NumPackets() + stats.lost() + NumBrokenOff(), attempted) << round;
+    most_unfinished = std::max(most_unfinished, stats.lost_unfinished);
+  }
+  EXPECT_GT(most_unfinished, 1u);
+  EXPECT_GT(NumBrokenOff(), 10u);
 }
 
 TEST_F(ManagedRingTest, AReleasedWriterHasPublishedItsBatch) {

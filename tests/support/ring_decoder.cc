@@ -166,6 +166,7 @@ void PacketJoiner::Add(const DecodedChunk& chunk) {
   if (writer.open && (chunk.data_loss || !chunk.continues_from_previous)) {
     if (!chunk.data_loss) Violation(chunk, "the packet before never ended");
     writer.open = false;
+    ++num_broken_off_;
   }
   if (chunk.continues_from_previous && !writer.open) {
     Violation(chunk, "continues a packet whose head is missing");

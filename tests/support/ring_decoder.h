@@ -67,6 +67,8 @@ class PacketJoiner {
   std::vector<DecodedPacket> PacketsOf(uint16_t writer) const;
   // Whether the writer's last packet has not come to its end.
   bool HasPartial(uint16_t writer) const;
+  // Packets whose end never came, as the writer's next chunk showed.
+  uint64_t num_broken_off() const { return num_broken_off_; }
   const std::vector<std::string>& violations() const { return violations_; }
 
  private:
@@ -80,6 +82,7 @@ class PacketJoiner {
 
   std::map<uint16_t, WriterState> writers_;
   std::vector<DecodedPacket> packets_;
+  uint64_t num_broken_off_ = 0;
   std::vector<std::string> violations_;
 };
 
