@@ -75,6 +75,7 @@ ControlClient::ControlClient(Config config, Delegate* delegate, os::Epoll epoll,
       wake_fd_(std::move(wake_fd)),
       retry_delay_(kMinRetryDelay),
       last_error_("not connected yet"),
+      fork_generation_(ForkGuard::Generation()),
       fork_registration_({nullptr, 0, nullptr, nullptr, &socket_number_}) {}
 
 ControlClient::~ControlClient() {
@@ -91,8 +92,8 @@ ControlClient::~ControlClient() {
 
 void ControlClient::Run() {
   while (!stop_.load(std::memory_order_acquire)) {
-    // Fails if the program closed descriptors that it did not open, as
-    // daemons do. There is nothing left to wait on.
+    // Fails in a forked child, and if the program closed descriptors that it
+    // did not open, as daemons do. There is nothing left to wait on.
     if (!Drive(milliseconds(-1))) return;
   }
 }
@@ -128,6 +129,7 @@ bool ControlClient::HandleReady(milliseconds timeout) {
       epoll_.Wait(events.data(), events.size(), timeout);
   if (!ready.ok()) return false;
   for (size_t i = 0; i < *ready; ++i) {
+    if (InForkedChild()) return false;
     switch (events[i].data.u64) {
       case kTimer:
         HandleTimer();
@@ -140,7 +142,7 @@ bool ControlClient::HandleReady(milliseconds timeout) {
         break;
     }
   }
-  return true;
+  return !InForkedChild();
 }
 
 void ControlClient::HandleTimer() {
@@ -171,6 +173,7 @@ void ControlClient::HandleSocket(uint32_t events) {
     receive_buffer_.reset(new char[control::kMaxMessageSize]);
   }
   for (int i = 0; i < kMaxMessagesAtOnce && socket_.valid(); ++i) {
+    if (InForkedChild()) return;
     const os::ReceivedMessage message =
         os::ReceiveMessage(socket_.get(), receive_buffer_.get(),
                            control::kMaxMessageSize, os::kMaxFdsPerMessage);

@@ -20,6 +20,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -78,7 +80,7 @@ class ControlClient {
 
   // Does what is due, after waiting for it for at most `timeout` (negative: for
   // ever). Returns false, at once, while somebody else drives or in a call
-  // from the delegate, and if it cannot wait.
+  // from the delegate, in a forked child, and if it cannot wait.
   bool Drive(std::chrono::milliseconds timeout);
 
   // Readable while Drive has something to do.
@@ -104,6 +106,12 @@ class ControlClient {
 
   ControlClient(Config config, Delegate* delegate, os::Epoll epoll,
                 os::TimerFd timer, os::UniqueFd wake_fd);
+
+  // A call of the delegate has forked, and this is the child. It shares the
+  // epoll instance and the timer with its parent.
+  bool InForkedChild() const {
+    return ForkGuard::Generation() != fork_generation_;
+  }
 
   bool HandleReady(std::chrono::milliseconds timeout);
   void HandleTimer();
@@ -150,6 +158,7 @@ class ControlClient {
   bool want_writable_ = false;
   std::string last_error_;
 
+  const uint32_t fork_generation_;
   // The number of socket_ or -1, for the fork handler.
   std::atomic<int> socket_number_{-1};
   ForkGuard::Registration fork_registration_;

@@ -65,11 +65,23 @@ absl::StatusOr<std::shared_ptr<Producer::Impl>> Producer::Impl::Create(
   if (absl::Status status = impl->MakeRings(); !status.ok()) return status;
   if (absl::Status status = impl->MakeClient(); !status.ok()) return status;
   if (impl->options_.own_thread) {
-    // The thread keeps everything alive until it has ended.
-    absl::Status status = impl->thread_.Start([impl] { impl->client_->Run(); });
-    if (!status.ok()) return status;
+    if (absl::Status status = StartThread(impl); !status.ok()) return status;
   }
   return impl;
+}
+
+// The thread keeps everything alive until it has ended.
+absl::Status Producer::Impl::StartThread(const std::shared_ptr<Impl>& impl) {
+  absl::StatusOr<os::BackgroundThread> thread =
+      os::BackgroundThread::Start("tracering", [self = impl]() mutable {
+        self->client_->Run();
+        if (!self->InForkedChild()) return;
+        // User code that a session called has forked, and this is the child.
+        internal::AbandonInChild(new std::shared_ptr<Impl>(std::move(self)));
+      });
+  if (!thread.ok()) return thread.status();
+  impl->thread_ = *std::move(thread);
+  return absl::OkStatus();
 }
 
 absl::Status Producer::Impl::MakeRings() {
@@ -150,7 +162,7 @@ void Producer::Impl::Shutdown() {
   ThreadWriters::Release(id_);
   for (const auto& ring : rings_) ring->Close();
   client_->Stop();
-  thread_.Join(kJoinTimeout);
+  if (!thread_.JoinWithin(kJoinTimeout)) thread_.Detach();
   ThreadWriters::LetGoOfClosed();
 }
 
@@ -284,7 +296,8 @@ bool Producer::Impl::WaitForConsumer(nanoseconds timeout) {
     // Somebody else does it.
     if (!driven && !attached_) session_changed_.wait_for(lock, slice);
   }
-  return attached_;
+  // on_session_start may have forked.
+  return attached_ && !InForkedChild();
 }
 
 // --- Flush ---

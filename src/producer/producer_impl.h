@@ -22,9 +22,9 @@
 #include "absl/status/statusor.h"
 #include "src/common/abi/position.h"
 #include "src/common/control/messages.h"
+#include "src/common/os/background_thread.h"
 #include "src/common/os/unique_fd.h"
 #include "src/producer/control_client.h"
-#include "src/producer/control_thread.h"
 #include "src/producer/descriptors.h"
 #include "src/producer/fork_guard.h"
 #include "src/producer/managed_ring.h"
@@ -79,6 +79,7 @@ class Producer::Impl final : public internal::ControlClient::Delegate {
   };
 
   explicit Impl(ProducerOptions options);
+  static absl::Status StartThread(const std::shared_ptr<Impl>& impl);
   absl::Status MakeRings();
   absl::Status AddRing(internal::ManagedRing::Config config,
                        control::RingRole role);
@@ -113,7 +114,7 @@ class Producer::Impl final : public internal::ControlClient::Delegate {
   std::shared_ptr<internal::Descriptors> descriptors_;
   // Used by internal::Descriptors::WritePending only.
   std::unique_ptr<internal::ManagedWriter> descriptor_writer_;
-  internal::ControlThread thread_;
+  os::BackgroundThread thread_;
 
   std::mutex mutex_;
   // Guarded by mutex_. Nodes stay where they are.

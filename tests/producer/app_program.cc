@@ -362,23 +362,26 @@ int ForkAndDie() {
   _exit(0);
 }
 
-// A callback of ours forks: the child goes on in the callback.
-int ForkInCallback() {
-  std::atomic<bool> called{false};
+// A callback of ours forks, and the child goes on where the callback was
+// called.
+int ForkInCallback(bool own_thread) {
+  std::atomic<pid_t> child{-1};
   ProducerOptions options;
   options.name = "callback";
-  options.own_thread = false;
-  options.on_session_start = [&] {
-    called.store(true);
-    const pid_t child = fork();
-    Require(child >= 0, "fork works");
-    if (child != 0) Require(WaitFor(child) == 0, "the child ends well");
-    if (child == 0) exit(0);
-  };
+  options.own_thread = own_thread;
+  options.on_session_start = [&] { child.store(fork()); };
   auto producer = Producer::Create(options);
   Require(producer.ok(), "a producer can be created");
-  Require((*producer)->WaitForConsumer(kLong), "a consumer attaches");
-  Require(called.load(), "the callback was called");
+  const bool attached = (*producer)->WaitForConsumer(kLong);
+  // The callback may come after the wait.
+  while (child.load() == -1) std::this_thread::yield();
+  if (child.load() == 0) {
+    Require(!attached, "a child has no consumer");
+    UseEverything(**producer, (*producer)->ThreadWriter("main"));
+    exit(0);
+  }
+  Require(attached, "a consumer attaches");
+  Require(WaitFor(child.load()) == 0, "the child ends well");
   Trace((*producer)->ThreadWriter("main"), 0, 0);
   Report(**producer);
   return 0;
@@ -397,7 +400,8 @@ int main(int argc, char** argv) {
       {"fork_exit", [] { return Fork(ChildEnd::kExit); }},
       {"fork_underscore_exit", [] { return Fork(ChildEnd::kUnderscoreExit); }},
       {"fork_and_die", ForkAndDie},
-      {"fork_in_callback", ForkInCallback},
+      {"fork_in_callback", [] { return ForkInCallback(false); }},
+      {"fork_in_thread", [] { return ForkInCallback(true); }},
   };
   const auto way = ways.find(argc == 2 ? argv[1] : "");
   Require(way != ways.end(), "argv[1] is a known way");

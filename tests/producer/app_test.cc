@@ -169,5 +169,13 @@ TEST_F(ForkTest, AChildThatIsBornInACallbackTouchesNothing) {
   ExpectExact(0);
 }
 
+// The child consists of the background thread alone.
+TEST_F(ForkTest, AChildThatIsBornOnTheBackgroundThreadEndsWithIt) {
+  Run("fork_in_thread");
+  ASSERT_THAT(service_.clients(), SizeIs(1));
+  EXPECT_EQ(attempted_, 1u);
+  ExpectExact(0);
+}
+
 }  // namespace
 }  // namespace tracering::test
