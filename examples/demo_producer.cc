@@ -321,6 +321,10 @@ void PrintAccount(tracering::Producer& producer) {
     if (ring.lost_by_reader != 0) {
       std::cerr << "lost " << ring.lost_by_reader << ": by the consumer\n";
     }
+    if (ring.lost_unfinished != 0) {
+      std::cerr << "lost " << ring.lost_unfinished << ": of which the consumer "
+                << "has the first part\n";
+    }
   }
   const uint64_t lost = stats.sessions == 0 ? stats.attempted : stats.lost;
   std::cout << "attempted=" << stats.attempted << " lost=" << lost << std::endl;
