@@ -286,7 +286,8 @@ ChunkOutcome ChunkWriter::Acquire(uint32_t flags) {
     ChunkOutcome outcome = TryAcquire(flags, &read_pos);
     if (outcome == ChunkOutcome::kOk || !MayWait()) return outcome;
     outcome = Wait(read_pos, outcome);
-    if (outcome != ChunkOutcome::kOk) return outcome;
+    if (outcome == ChunkOutcome::kOk) continue;
+    return ring_.mode() == RingMode::kClosed ? ChunkOutcome::kClosed : outcome;
   }
 }
 

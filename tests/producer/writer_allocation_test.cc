@@ -1,0 +1,142 @@
+// Between construction and destruction a writer allocates nothing and makes no
+// system call unless it has to wait or to wake: shown by a counting allocator
+// and by a sandbox that kills at the first system call.
+#include <gtest/gtest.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "tests/producer/writer_harness.h"
+
+namespace {
+
+std::atomic<uint64_t> allocations{0};
+
+void* Allocate(size_t size, size_t alignment) {
+  allocations.fetch_add(1);
+  void* memory = nullptr;
+  if (posix_memalign(&memory, std::max(alignment, sizeof(void*)), size) != 0) {
+    throw std::bad_alloc();
+  }
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t size) { return Allocate(size, 1); }
+void* operator new[](size_t size) { return Allocate(size, 1); }
+void* operator new(size_t size, std::align_val_t alignment) {
+  return Allocate(size, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+namespace tracering::test {
+namespace {
+
+// The reader's part, without what its system calls would hide: takes all
+// outstanding positions, complete or not.
+void Scrape(RingImage& image) {
+  const uint32_t end = image.write_pos();
+  const uint32_t num_chunks = image.geometry().num_chunks();
+  for (uint32_t position = image.read_pos(); position != end; ++position) {
+    const uint32_t chunk = position % num_chunks;
+    const uint32_t word = image.state_word(chunk);
+    if (word >> 29 == 1) {
+      image.set_state_word(chunk, word - 0x2000'0000 + 0x6000'0000);
+    } else if (word >> 29 != 3) {
+      image.set_state_word(chunk, (position + num_chunks) / num_chunks);
+    }
+    image.set_read_pos(position + 1);
+  }
+}
+
+// Takes every path that neither waits nor wakes.
+void TakeAllPaths(RingImage& image, TraceWriter& writer,
+                  const std::string& large) {
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < 20; ++i) {
+      Packet packet = writer.NewPacket();
+      packet.AppendVarint(1, static_cast<uint64_t>(i) << round % 60);
+      Message message = packet.BeginMessage(2);
+      message.AppendDouble(3, 1.5);
+      message.AppendString(4, "0123456789abcdef");
+    }
+    {
+      auto batch = writer.Batch();
+      for (int i = 0; i < 3; ++i) {
+        Packet packet = writer.NewPacket();
+        packet.AppendVarint(1, 2);
+      }
+      Packet packet = writer.NewPacket();
+      packet.AppendVarint(1, 3);
+      if (round % 3 == 0) Scrape(image);
+      packet.AppendString(2, large);  // straddles, or is lost half-way
+    }
+    {
+      Packet packet = writer.NewPacket();
+      Packet nested = writer.NewPacket();
+      packet.Discard();
+    }
+    if (round % 2 == 0) Scrape(image);
+  }
+}
+
+TEST(WriterAllocationTest, NothingIsAllocatedAfterConstruction) {
+  WriterHarness harness(Shape(8));
+  auto writer = harness.MakeWriter(1);
+  const std::string large(700, 'x');
+  const uint64_t before = allocations.load();
+  ASSERT_GT(before, 0u);
+  TakeAllPaths(harness.image(), *writer, large);
+  writer->Release();
+  EXPECT_EQ(allocations.load(), before);
+  const WriterStats stats = writer->ReadStats();
+  EXPECT_GT(stats.published, 0u);
+  EXPECT_GT(stats.lost, 0u);
+  ExpectBalanced(stats);
+}
+
+TEST(WriterAllocationTest, WriterStaysBelow64KiB) {
+  WriterHarness harness(Shape(2, 32768));
+  const size_t scratch = 32768;
+  EXPECT_LT(sizeof(internal::TraceWriterImpl) + scratch, 64u * 1024);
+}
+
+TEST(WriterAllocationTest, NoSystemCallIsMade) {
+  WriterHarness harness(Shape(8));
+  auto writer = harness.MakeWriter(1);
+  const std::string large(700, 'x');
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) _exit(77);
+    TakeAllPaths(harness.image(), *writer, large);
+    syscall(SYS_exit, writer->ReadStats().published > 0 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+    GTEST_SKIP() << "no seccomp here";
+  }
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+      << "killed by signal " << WTERMSIG(status);
+}
+
+}  // namespace
+}  // namespace tracering::test
