@@ -8,43 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "tests/producer/counting_allocator.h"
 #include "tests/producer/writer_harness.h"
-
-namespace {
-
-std::atomic<uint64_t> allocations{0};
-
-void* Allocate(size_t size, size_t alignment) {
-  allocations.fetch_add(1);
-  void* memory = nullptr;
-  if (posix_memalign(&memory, std::max(alignment, sizeof(void*)), size) != 0) {
-    throw std::bad_alloc();
-  }
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(size_t size) { return Allocate(size, 1); }
-void* operator new[](size_t size) { return Allocate(size, 1); }
-void* operator new(size_t size, std::align_val_t alignment) {
-  return Allocate(size, static_cast<size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
 
 namespace tracering::test {
 namespace {
@@ -101,11 +66,11 @@ TEST(WriterAllocationTest, NothingIsAllocatedAfterConstruction) {
   WriterHarness harness(Shape(8));
   auto writer = harness.MakeWriter(1);
   const std::string large(700, 'x');
-  const uint64_t before = allocations.load();
+  const uint64_t before = NumAllocations();
   ASSERT_GT(before, 0u);
   TakeAllPaths(harness.image(), *writer, large);
   writer->Release();
-  EXPECT_EQ(allocations.load(), before);
+  EXPECT_EQ(NumAllocations(), before);
   const WriterStats stats = writer->ReadStats();
   EXPECT_GT(stats.published, 0u);
   EXPECT_GT(stats.lost, 0u);

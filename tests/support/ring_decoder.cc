@@ -206,6 +206,12 @@ bool PacketJoiner::HasPartial(uint16_t writer) const {
   return found != writers_.end() && found->second.open;
 }
 
+uint64_t PacketJoiner::num_unfinished() const {
+  uint64_t count = num_broken_off_;
+  for (const auto& [id, writer] : writers_) count += writer.open ? 1 : 0;
+  return count;
+}
+
 ReferenceReader::ReferenceReader(uint8_t* base, RingShape shape)
     : base_(base), shape_(shape) {}
 

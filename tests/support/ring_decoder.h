@@ -69,6 +69,9 @@ class PacketJoiner {
   bool HasPartial(uint16_t writer) const;
   // Packets whose end never came, as the writer's next chunk showed.
   uint64_t num_broken_off() const { return num_broken_off_; }
+  // Packets that began and never ended, the last ones of writers included: the
+  // losses that are a reader's to count.
+  uint64_t num_unfinished() const;
   const std::vector<std::string>& violations() const { return violations_; }
 
  private:
