@@ -19,14 +19,19 @@
 #include "src/common/control/codec.h"
 #include "src/common/os/unix_socket.h"
 #include "tests/consumer/fed_ring.h"
+#include "tests/support/eventually.h"
 
 namespace tracering::test {
 
 class RawClient {
  public:
   explicit RawClient(const std::string& path) {
-    absl::StatusOr<os::UniqueFd> fd = os::Connect(path);
-    EXPECT_TRUE(fd.ok()) << fd.status();
+    // A full backlog refuses for a moment, as real producers know.
+    absl::StatusOr<os::UniqueFd> fd = absl::UnavailableError("not tried");
+    EXPECT_TRUE(Eventually([&] {
+      fd = os::Connect(path);
+      return fd.ok();
+    })) << fd.status();
     if (fd.ok()) fd_ = *std::move(fd);
   }
 

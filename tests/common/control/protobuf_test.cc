@@ -161,7 +161,7 @@ class ProtobufTest : public testing::Test {
 };
 
 using Directions = testing::Types<ProducerToConsumer, ConsumerToProducer>;
-TYPED_TEST_SUITE(ProtobufTest, Directions);
+TYPED_TEST_SUITE(ProtobufTest, Directions, );  // clang -Wpedantic
 
 TYPED_TEST(ProtobufTest, ReadsWhatWeEncode) {
   for (const auto& message : Samples(TypeParam())) {
