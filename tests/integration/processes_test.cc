@@ -1,0 +1,110 @@
+// Real producer processes against a service in this one: blocking, death,
+// forks, and tracing before there is anybody to read it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/integration/service_test.h"
+
+namespace tracering::test {
+namespace {
+
+using ::testing::IsEmpty;
+
+class ProcessesTest : public ServiceTest {};
+
+TEST_F(ProcessesTest, LastPacketOfAThreadThatBlocksForEverIsThere) {
+  StartConsumer();
+  ChildProcess child = SpawnProducer({"one-packet-then-block"});
+  ASSERT_TRUE(child.AwaitReport());
+  EXPECT_TRUE(consumer_->Flush(kLong).complete);
+  ExpectExact(1);
+}
+
+TEST_F(ProcessesTest, RingFilledBeforeAnyConsumerIsDeliveredOnAttach) {
+  ChildProcess child = SpawnProducer({"before-any-consumer"});
+  ASSERT_TRUE(child.AwaitReport());
+  StartConsumer();
+  EXPECT_EQ(child.Wait()->code, 0) << child.error_output();
+  const Totals totals = ParseTotals(child.LastLine());
+  EXPECT_EQ(totals.first, 50'000u);
+  EXPECT_GT(totals.lost, 0u);
+  EXPECT_LT(totals.lost, totals.first);
+  EXPECT_TRUE(AwaitNobody());
+  const TraceFileInfo info = ExpectExact(50'000);
+  EXPECT_EQ(info.lost.total(), totals.lost);
+  // The last that fitted in part is the consumer's to count.
+  EXPECT_EQ(
+      info.lost[LossCause::kRingFull] + info.lost[LossCause::kReassemblyGap],
+      totals.lost);
+}
+
+TEST_F(ProcessesTest, DeathInsideALargePacketIsOneLossAndLeavesNoPartOfIt) {
+  StartConsumer();
+  ChildProcess child = SpawnProducer({"die-inside-a-large-packet"});
+  EXPECT_EQ(child.Wait()->signal, SIGKILL);
+  EXPECT_TRUE(AwaitNobody());
+  const TraceFileInfo info = ExpectExact(11);
+  EXPECT_EQ(info.packets, 10u);
+  EXPECT_EQ(info.lost[LossCause::kReassemblyGap], 1u);
+}
+
+TEST_F(ProcessesTest, KilledAndRestartedManyTimesEachLifeIsItsOwn) {
+  StartConsumer();
+  const int before = dup(0);
+  close(before);
+  constexpr uint64_t kLives = 30;
+  for (uint64_t life = 1; life <= kLives; ++life) {
+    ChildProcess child = SpawnProducer({"die-after-packets"});
+    EXPECT_EQ(child.Wait()->signal, SIGKILL) << child.error_output();
+  }
+  EXPECT_TRUE(AwaitNobody());
+  const int after = dup(0);
+  close(after);
+  EXPECT_EQ(after, before);
+  EXPECT_EQ(consumer_->stats().producers_seen, kLives);
+  EXPECT_EQ(ExpectExact(kLives * 15).lost.total(), 0u);
+
+  TraceFileInfo info;
+  std::set<uint32_t> sequences;
+  std::set<std::pair<int32_t, uint64_t>> writers;
+  for (const TracePacket& packet : Save(&info)) {
+    const auto number = NumberOf(packet);
+    if (!number.has_value()) continue;
+    sequences.insert(packet.trusted_packet_sequence_id());
+    writers.emplace(packet.trusted_pid(), number->writer);
+  }
+  EXPECT_EQ(writers.size(), 3 * kLives);
+  EXPECT_GE(sequences.size(), kLives);
+}
+
+TEST_F(ProcessesTest, FlushAtExitEndsBesideAThreadThatTracesOn) {
+  StartConsumer();
+  ChildProcess child = SpawnProducer({"exit-beside-a-detached-thread"});
+  EXPECT_EQ(child.Wait()->code, 0) << child.error_output();
+  EXPECT_TRUE(AwaitNobody());
+  EXPECT_GT(consumer_->stats().packets.delivered, 0u);
+}
+
+TEST_F(ProcessesTest, ForkWithoutExecLeavesTheParentsSessionAlone) {
+  StartConsumer();
+  ChildProcess child = SpawnProducer({"fork-inside-a-packet"});
+  EXPECT_EQ(child.Wait()->code, 0) << child.error_output();
+  const Totals totals = ParseTotals(child.LastLine());
+  EXPECT_EQ(totals.first, 22u);
+  EXPECT_EQ(totals.lost, 0u);
+  EXPECT_TRUE(AwaitNobody());
+  EXPECT_EQ(consumer_->stats().producers_seen, 1u);
+  EXPECT_EQ(consumer_->stats().rings_stopped, 0u);
+  ExpectExact(22);
+}
+
+}  // namespace
+}  // namespace tracering::test
