@@ -93,6 +93,9 @@ class FdFileSink final : public FileSink {
 
 absl::StatusOr<std::unique_ptr<FileSink>> CreateFileSink(
     const std::string& path) {
+  if (path.empty()) {
+    return absl::InvalidArgumentError("trace file: the path is empty");
+  }
   struct stat existing {};
   if (stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode)) {
     return absl::InvalidArgumentError(

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/consumer/packet_assembler.h"
 #include "src/consumer/sequence_progress.h"
 #include "tests/consumer/chunk_fixture.h"
 #include "tracering/buffer_config.h"
@@ -402,6 +403,37 @@ TEST(TargetBufferTest, KnowsWhichSequencesItHolds) {
   EXPECT_TRUE(buffer->Holds(3));
   buffer->Forget(1);
   EXPECT_FALSE(buffer->Holds(1));
+}
+
+// A chunk is scraped, what was taken of it is evicted, and then its writer
+// publishes the rest.
+TEST(TargetBufferTest, RestOfAScrapedChunkComesOnceAndTellsOfWhatWasEvicted) {
+  const auto buffer = MakeBuffer(4096, FillPolicy::kRing);
+  class Sink : public PacketSink {
+   public:
+    explicit Sink(TargetBuffer* target) : target_(target) {}
+    bool Resolve(WriterId writer, BufferId, Route* route) override {
+      route->sequence = writer.value();
+      return true;
+    }
+    void OnRun(const PacketRun& run) override { target_->Store(run); }
+
+   private:
+    TargetBuffer* const target_;
+  } sink(buffer.get());
+  PartialBudget budget;
+  PacketAssembler assembler(&sink, &budget);
+  assembler.OnChunk(OwnedChunk(1, 1, 0, {"first", "second"}).view());
+  for (int i = 0; i < 30; ++i) {
+    assembler.OnChunk(OwnedChunk(2, 1, 0, {std::string(200, 'x')}).view());
+  }
+  ASSERT_FALSE(buffer->Holds(1));
+  assembler.OnChunk(OwnedChunk(1, 1, 0, {"third", "fourth"}).view());
+  std::vector<Packet> packets = Snapshot(buffer.get());
+  ASSERT_GE(packets.size(), 2u);
+  packets.erase(packets.begin(), packets.end() - 2);
+  EXPECT_THAT(packets, ElementsAre(Packet{1, "third", kOverwrittenMark},
+                                   Packet{1, "fourth"}));
 }
 
 // A naive model: every packet that was stored, in order, and for each output

@@ -626,6 +626,8 @@ TEST_F(RealFileTest, OnlyRegularFilesAreReplaced) {
               HasSubstr(path_.string()));
   const auto device = TraceFileWriter::Create("/dev/null", options_);
   EXPECT_EQ(device.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(TraceFileWriter::Create("", options_).status().code(),
+            absl::StatusCode::kInvalidArgument);
   const auto nowhere =
       TraceFileWriter::Create((directory_ / "no" / "file").string(), options_);
   EXPECT_THAT(std::string(nowhere.status().message()),
