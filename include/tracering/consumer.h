@@ -150,8 +150,9 @@ class Consumer {
   absl::Status Start();
 
   // Takes what producers have published so far, lets go of them and of the
-  // socket, and ends the own thread and a stream that is still being written.
-  // The buffers stay for WriteTrace and stats. Final; again: no effect.
+  // socket, and ends the own thread. The buffers stay for WriteTrace,
+  // StopStreaming and stats. A packet that is half written counts as lost.
+  // Final; again: no effect.
   void Stop();
 
   // For event loops: readable (level-triggered) while ProcessReady has work,
@@ -188,8 +189,8 @@ class Consumer {
   // attached already (the same memory file) is detached first.
   absl::StatusOr<RingHandle> AttachRing(const AttachRingOptions& options);
 
-  // Takes what was published so far and lets go of the ring. NOT_FOUND if it
-  // is not attached (any more).
+  // Takes what was published so far and lets go of the ring. A packet that is
+  // half written counts as lost. NOT_FOUND if it is not attached (any more).
   absl::Status DetachRing(RingHandle handle);
 
   // Counts as of now, writers' losses included. Costs O(producers + rings).

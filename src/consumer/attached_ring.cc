@@ -22,18 +22,19 @@ uint64_t LoadWriterLossBounded(const Ring& ring, size_t cause) {
                   kMaxBelievedLoss);
 }
 
-// Hands what the reader resolves to the assembler.
-struct ChunkSink {
-  PacketAssembler* assembler;
-
-  void OnChunk(const ChunkView& chunk) { assembler->OnChunk(chunk); }
-  void OnDroppedChunk(const DroppedChunk& dropped) {
-    assembler->OnChunkDropped(dropped.writer, dropped.num_fragments,
-                              dropped.flags, dropped.writer_loss);
-  }
-};
-
 }  // namespace
+
+// Hands what the reader resolves to the assembler.
+struct AttachedRing::ChunkSink {
+  AttachedRing* ring;
+
+  void OnChunk(const ChunkView& chunk) { ring->assembler_.OnChunk(chunk); }
+  void OnDroppedChunk(const DroppedChunk& dropped) {
+    ring->assembler_.OnChunkDropped(dropped.writer, dropped.num_fragments,
+                                    dropped.flags, dropped.writer_loss);
+  }
+  void BeforePublication() { ring->PublishLosses(); }
+};
 
 AttachedRing::AttachedRing(Options options, RingOwner* owner,
                            BufferSet* buffers)
@@ -55,7 +56,9 @@ AttachedRing::AttachedRing(Options options, RingOwner* owner,
   ring.StoreWakeupThreshold(threshold_);
   reader_loss_base_ = ring.LoadReaderLoss();
   if (reader_.had_predecessor()) {
-    assembler_.MarkReadGap();
+    assembler_.MarkReadGap(reader_.predecessor_left()
+                               ? PacketAssembler::SplitPackets::kCountedThere
+                               : PacketAssembler::SplitPackets::kCountHere);
     for (size_t i = 0; i < writer_loss_base_.size(); ++i) {
       writer_loss_base_[i] = LoadWriterLossBounded(ring, i);
     }
@@ -64,19 +67,20 @@ AttachedRing::AttachedRing(Options options, RingOwner* owner,
 }
 
 DrainOutcome AttachedRing::DrainSlice(uint64_t end) {
-  ChunkSink sink{&assembler_};
+  ChunkSink sink{this};
   const DrainOutcome outcome = reader_.DrainTo(
       std::min(end, reader_.resolved() + slice_positions_), sink);
   if (outcome == DrainOutcome::kStopped) {
     assembler_.Finish(LossCause::kRingStopped);
+    PublishLosses();
   }
-  PublishLosses();
   return outcome;
 }
 
 void AttachedRing::Finish() {
   assembler_.Finish();
   PublishLosses();
+  reader_.Leave();
 }
 
 // For the producer's API. After another reader has attached the word is its.
@@ -117,7 +121,12 @@ bool AttachedRing::AtThreshold() const {
 }
 
 bool AttachedRing::Resolve(WriterId, BufferId buffer, Route* route) {
-  const auto target = owner_->targets.find(buffer.value());
+  auto target = owner_->targets.find(buffer.value());
+  if (target == owner_->targets.end() && owner_->hear_requests != nullptr &&
+      owner_->unknown_buffers.count(buffer.value()) == 0) {
+    owner_->hear_requests();
+    target = owner_->targets.find(buffer.value());
+  }
   if (target == owner_->targets.end()) return false;
   if (owner_->num_sequences >= RingOwner::kMaxSequences) return false;
   const SequenceIndex sequence =

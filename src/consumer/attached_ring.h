@@ -9,7 +9,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "src/common/os/memfd.h"
 #include "src/common/os/shared_mapping.h"
@@ -29,8 +31,12 @@ struct RingOwner {
   const uint64_t producer;
   int32_t uid = 0;
   int32_t pid = 0;  // 0 if it cannot be trusted
-  // Buffers it was granted: BufferId to number.
+  // Buffers it was granted: BufferId to number; and those that we lack.
   std::unordered_map<uint16_t, uint32_t> targets;
+  std::unordered_set<uint16_t> unknown_buffers;
+  // Looks for grants that were asked for and not heard yet, because the
+  // packets have overtaken the message. May be null.
+  std::function<void()> hear_requests;
   // Sequences started. Honest producers stay far below the limit; others must
   // not fill our memory with names.
   static constexpr size_t kMaxSequences = size_t{1} << 18;
@@ -73,7 +79,8 @@ class AttachedRing final : private PacketSink {
   bool stopped() const { return reader_.stopped(); }
   const RingStop& stop() const { return reader_.stop(); }
 
-  // Nothing more will come: counts packets that are open as lost.
+  // Leaves the ring in good order: counts packets that are open as lost, and
+  // tells so to whoever reads it next. After the last slice.
   void Finish();
 
   // True once after the ring was stopped, for the log.
@@ -118,6 +125,7 @@ class AttachedRing final : private PacketSink {
   bool Resolve(WriterId writer, BufferId buffer, Route* route) override;
   void OnRun(const PacketRun& run) override;
 
+  struct ChunkSink;
   void PublishLosses();
 
   // Immutable.

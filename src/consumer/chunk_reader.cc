@@ -52,6 +52,8 @@ ChunkReader::ChunkReader(const Ring& ring)
       publish_interval_(
           std::max<uint32_t>(1, ring.geometry().num_chunks() / 8)),
       epoch_(ring.AttachReader()),
+      predecessor_left_(had_predecessor() &&
+                        ring.LoadReaderLeftAcquire() == epoch_ - 1),
       read_pos_(ring.LoadReadPosAcquire()),
       attach_positions_left_(ring.geometry().num_chunks()),
       copy_(new uint8_t[ring.geometry().chunk_size()]) {}
@@ -67,13 +69,12 @@ uint64_t ChunkReader::CaptureEnd() {
   return resolved() + distance;
 }
 
-bool ChunkReader::BeginPass() { return !stopped() && CheckEpoch(); }
-
-DrainOutcome ChunkReader::EndPass(DrainOutcome outcome) {
-  if (outcome == DrainOutcome::kRetryLater) ++stats_.retry_later;
-  if (unpublished_ != 0 && !PublishReadPos()) return DrainOutcome::kStopped;
-  return outcome;
+void ChunkReader::Leave() {
+  if (ring_.LoadReaderEpoch() == epoch_)
+    ring_.StoreReaderLeft(epoch_, read_pos_);
 }
+
+bool ChunkReader::BeginPass() { return !stopped() && CheckEpoch(); }
 
 bool ChunkReader::CheckEpoch() {
   const uint32_t epoch = ring_.LoadReaderEpoch();
@@ -90,10 +91,7 @@ bool ChunkReader::PublishReadPos() {
   return true;
 }
 
-// Latches the first reason. What was resolved before the offending position is
-// still published, so that read_pos names that position.
 ChunkReader::Step ChunkReader::Stop(StopReason reason, uint32_t word) {
-  if (unpublished_ != 0 && !PublishReadPos()) return Step::kStopped;
   stop_ = {reason, read_pos_, word};
   return Step::kStopped;
 }

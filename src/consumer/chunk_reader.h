@@ -88,9 +88,12 @@ struct ChunkReaderStats {
   uint64_t found_resolved = 0;
 };
 
-// A Sink has two methods, called in position order:
+// A Sink has three methods. Two are called in position order:
 //   void OnChunk(const ChunkView& chunk);        // valid during the call
 //   void OnDroppedChunk(const DroppedChunk& dropped);
+// and one before read_pos is published, so that who finds it also finds what
+// was counted up to there:
+//   void BeforePublication();
 class ChunkReader {
  public:
   // Attaches as the ring's reader: announces a new epoch and goes on where
@@ -130,13 +133,16 @@ class ChunkReader {
           sink.OnDroppedChunk(dropped_);
           break;
         case Step::kRetryLater:
-          return EndPass(DrainOutcome::kRetryLater);
+          ++stats_.retry_later;
+          return EndPass(DrainOutcome::kRetryLater, sink);
         case Step::kStopped:
-          return DrainOutcome::kStopped;
+          return EndPass(DrainOutcome::kStopped, sink);
       }
-      if (!FinishPosition()) return DrainOutcome::kStopped;
+      FinishPosition();
+      if (unpublished_ < publish_interval_) continue;
+      if (!Publish(sink)) return DrainOutcome::kStopped;
     }
-    return EndPass(DrainOutcome::kDrained);
+    return EndPass(DrainOutcome::kDrained, sink);
   }
 
   // Positions resolved since the reader attached.
@@ -152,6 +158,13 @@ class ChunkReader {
   // Whether the ring had a reader before this one. If so, what that one took
   // is missing here, and each sequence of the ring begins with a read gap.
   bool had_predecessor() const { return epoch_ != 1; }
+  // Whether that one left in good order: it has counted the packets of which
+  // it had only the first part. After any other end nobody has.
+  bool predecessor_left() const { return predecessor_left_; }
+
+  // Says that this reader has counted its unfinished packets and comes no
+  // more. After the last pass; no effect once another reader has attached.
+  void Leave();
 
  private:
   enum class Step { kHole, kChunk, kDropped, kRetryLater, kStopped };
@@ -160,16 +173,27 @@ class ChunkReader {
   [[nodiscard]] bool BeginPass();
   // Resolves read_pos_ and fills view_ or dropped_. Does not move read_pos_.
   [[nodiscard]] Step ResolveNext();
-  // Moves on to the next position. False if the ring was stopped.
-  [[nodiscard]] bool FinishPosition() {
+  // Moves on to the next position.
+  void FinishPosition() {
     read_pos_ = read_pos_.Next();
     ++stats_.positions;
     if (attach_positions_left_ != 0) --attach_positions_left_;
-    return ++unpublished_ < publish_interval_ || PublishReadPos();
+    ++unpublished_;
   }
-  // Publishes what the pass resolved; `outcome` unless the ring was stopped.
-  [[nodiscard]] DrainOutcome EndPass(DrainOutcome outcome);
+  // Publishes what the pass resolved, also on a ring that was stopped:
+  // read_pos then names the offending position.
+  template <typename Sink>
+  [[nodiscard]] DrainOutcome EndPass(DrainOutcome outcome, Sink& sink) {
+    if (unpublished_ == 0 || Publish(sink)) return outcome;
+    return DrainOutcome::kStopped;
+  }
 
+  // False if the ring was stopped.
+  template <typename Sink>
+  [[nodiscard]] bool Publish(Sink& sink) {
+    sink.BeforePublication();
+    return PublishReadPos();
+  }
   [[nodiscard]] bool PublishReadPos();
   [[nodiscard]] bool CheckEpoch();
   Step Stop(StopReason reason, uint32_t word);
@@ -191,6 +215,7 @@ class ChunkReader {
   const Ring ring_;
   const uint32_t publish_interval_;
   const uint32_t epoch_;
+  const bool predecessor_left_;
 
   abi::Position read_pos_;
   uint32_t unpublished_ = 0;

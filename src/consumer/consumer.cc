@@ -36,6 +36,10 @@ using internal::LoopMutex;
 
 using Guard = std::lock_guard<LoopMutex>;
 
+// Rounds of events that Stop handles: the queues of honest peers, and no more
+// of one that never ends.
+constexpr int kStepsAtStop = 16;
+
 }  // namespace
 
 class Consumer::Impl {
@@ -64,6 +68,7 @@ class Consumer::Impl {
   absl::Status AttachLocked(const AttachRingOptions& options,
                             os::UniqueFd event_fd,
                             internal::ProducerSession* session);
+  void HandleWhatIsDue();
   void FinishClosing(uint64_t session_id);
   void OnStreamPressure();
   internal::TraceSource Source();
@@ -88,6 +93,7 @@ class Consumer::Impl {
   // Starting and stopping, of the thread and of streams.
   std::mutex life_mutex_;
   os::BackgroundThread thread_;
+  bool started_ = false;
   std::atomic<bool> stopping_{false};
 
   // Guards the pointer only, so that a wake-up never waits for a disk.
@@ -164,6 +170,7 @@ absl::Status Consumer::Impl::Start() {
     return thread.status();
   }
   thread_ = *std::move(thread);
+  started_ = true;
   return absl::OkStatus();
 }
 
@@ -178,6 +185,7 @@ void Consumer::Impl::Stop() {
   }
   loop_->WakeUp();
   thread.Join();
+  HandleWhatIsDue();
   std::vector<uint64_t> closing;
   {
     Guard guard(mutex_);
@@ -199,6 +207,14 @@ void Consumer::Impl::Stop() {
     loop_->OnSessionsChanged();
   }
   log_.Dispatch();
+}
+
+// Producers that came, or went, just before: their last word counts.
+void Consumer::Impl::HandleWhatIsDue() {
+  // With an own thread this is ours since the thread has ended.
+  if (driven_.exchange(true) && !started_) return;
+  for (int i = 0; i < kStepsAtStop; ++i) loop_->Step(/*may_block=*/false);
+  driven_ = false;
 }
 
 void Consumer::Impl::FinishClosing(uint64_t session_id) {
@@ -224,6 +240,7 @@ FlushResult Consumer::Impl::Flush(std::chrono::nanoseconds timeout) {
     ++(result.complete ? flushes_.succeeded : flushes_.failed);
     flushes_.last =
         result.complete ? FinalFlush::kSucceeded : FinalFlush::kFailed;
+    if (server_ != nullptr && server_->has_early_messages()) loop_->WakeUp();
   }
   log_.Dispatch();
   return result;

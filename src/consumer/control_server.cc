@@ -29,6 +29,9 @@ constexpr int kMaxAcceptsPerEvent = 16;
 // More than the listening socket's queue holds.
 constexpr int kMaxPending = 256;
 
+// Messages of one connection that wait for their turn.
+constexpr size_t kMaxEarlyMessages = 16;
+
 // A process that is gone has left no more than a socket's queue holds, but a
 // forked child of it may go on sending.
 constexpr int kMaxMessagesAtExit = 256;
@@ -123,9 +126,10 @@ void ControlServer::Pause(int error) {
   paused_ = true;
   removals_at_pause_ = registry_->removals();
   epoll_->Remove(socket_->fd()).IgnoreError();
-  if (!std::exchange(short_of_resources_, true))
+  if (!std::exchange(short_of_resources_, true)) {
     log_->Add(fmt::format("cannot take connections for now: {}",
                           std::strerror(error)));
+  }
 }
 
 void ControlServer::OnSessionsChanged() {
@@ -177,8 +181,9 @@ void ControlServer::TurnAway(os::UniqueFd socket,
 void ControlServer::Admit(os::UniqueFd socket) {
   const absl::StatusOr<os::PeerCredentials> peer =
       os::GetPeerCredentials(socket.get());
-  if (!peer.ok())
+  if (!peer.ok()) {
     return TurnAway(std::move(socket), {}, Message(peer.status()));
+  }
   if (peer->uid != geteuid() &&
       std::find(allowed_uids_.begin(), allowed_uids_.end(), peer->uid) ==
           allowed_uids_.end()) {
@@ -200,6 +205,7 @@ void ControlServer::Admit(os::UniqueFd socket) {
     session->pidfd = *std::move(pidfd);
     session->owner.pid = peer->pid;
   }
+  session->owner.hear_requests = [this, id = session->id] { HearRequests(id); };
   if (absl::Status status = Watch(session); !status.ok()) {
     return Reject(session, Message(status));
   }
@@ -230,18 +236,74 @@ void ControlServer::OnProcessExit(uint64_t session_id) {
   if (session != nullptr) registry_->BeginClose(session, "exited");
 }
 
+EarlyMessage ControlServer::Receive(const ProducerSession& session) {
+  EarlyMessage message;
+  message.received =
+      os::ReceiveMessage(session.socket.get(), receive_buffer_.data(),
+                         receive_buffer_.size(), control::kMaxRingsPerMessage);
+  message.bytes.assign(receive_buffer_.data(), message.received.size);
+  return message;
+}
+
+// Packets travel faster than messages: a producer may name a buffer and fill a
+// chunk for it before we have looked at the socket. It has sent the message
+// first, so it is there. Nothing but names of buffers may take effect here, in
+// the middle of a slice; the rest waits for its turn.
+void ControlServer::HearRequests(uint64_t session_id) {
+  ProducerSession* session = registry_->Find(session_id);
+  if (session == nullptr) return;
+  std::deque<EarlyMessage>& early = session->early_messages;
+  while (early.size() < kMaxEarlyMessages) {
+    EarlyMessage message = Receive(*session);
+    if (message.received.outcome == os::ReceiveOutcome::kWouldBlock) break;
+    const bool is_message =
+        message.received.outcome == os::ReceiveOutcome::kMessage;
+    control::ProducerMessage decoded;
+    std::vector<std::string> unknown;
+    const bool granted =
+        is_message && message.received.fds.empty() &&
+        control::DecodeProducerMessage(message.bytes, &decoded) ==
+            control::CodecOutcome::kOk &&
+        std::holds_alternative<control::AddBuffers>(decoded) &&
+        registry_
+            ->GrantBuffers(session,
+                           ToRequests(std::move(
+                               std::get<control::AddBuffers>(decoded).buffers)),
+                           &unknown)
+            .ok();
+    if (granted) continue;
+    if (early.empty()) with_early_messages_.push_back(session_id);
+    early.push_back(std::move(message));
+    if (!is_message) break;  // the end of the connection, or of its sense
+  }
+}
+
+void ControlServer::HandleEarlyMessages() {
+  for (const uint64_t id : std::exchange(with_early_messages_, {})) {
+    for (bool more = true; more;) {
+      const ProducerSession* session = registry_->Find(id);
+      more = session != nullptr && !session->early_messages.empty() &&
+             ReceiveOne(id);
+    }
+  }
+}
+
 bool ControlServer::ReceiveOne(uint64_t session_id) {
   ProducerSession* session = registry_->Find(session_id);
   if (session == nullptr || session->phase == SessionPhase::kClosing) {
     return false;
   }
-  os::ReceivedMessage received =
-      os::ReceiveMessage(session->socket.get(), receive_buffer_.data(),
-                         receive_buffer_.size(), control::kMaxRingsPerMessage);
+  EarlyMessage message;
+  if (session->early_messages.empty()) {
+    message = Receive(*session);
+  } else {
+    message = std::move(session->early_messages.front());
+    session->early_messages.pop_front();
+  }
+  os::ReceivedMessage& received = message.received;
   switch (received.outcome) {
     case os::ReceiveOutcome::kMessage:
-      OnDatagram(session, {receive_buffer_.data(), received.size},
-                 received.fds);
+      OnDatagram(session, message.bytes, received.fds);
       os::CloseUntrusted(std::move(received.fds));
       return true;
     case os::ReceiveOutcome::kWouldBlock:

@@ -49,6 +49,10 @@ class ControlServer {
   void OnTick();
   // Any time: listens again if descriptors have been freed.
   void OnSessionsChanged();
+  // Whether messages were taken off a socket before their turn: soon, not
+  // within a slice of a ring.
+  bool has_early_messages() const { return !with_early_messages_.empty(); }
+  void HandleEarlyMessages();
   // Closes the socket and removes its path. Connections stay.
   void StopListening();
 
@@ -66,6 +70,8 @@ class ControlServer {
                 std::string_view reason);
   absl::Status Watch(ProducerSession* session);
 
+  EarlyMessage Receive(const ProducerSession& session);
+  void HearRequests(uint64_t session_id);
   // Takes one message of the session, or notices its end. True if there was a
   // message; the session may be gone either way.
   bool ReceiveOne(uint64_t session_id);
@@ -104,6 +110,7 @@ class ControlServer {
   };
   std::deque<Greeting> greetings_;
 
+  std::vector<uint64_t> with_early_messages_;
   std::vector<char> receive_buffer_;
 };
 

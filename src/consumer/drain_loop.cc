@@ -14,7 +14,9 @@
 namespace tracering::internal {
 namespace {
 
-constexpr size_t kMaxEventsPerStep = 64;
+// Each costs one message at most, so that peers that talk a lot delay the
+// rings of others by a few milliseconds.
+constexpr size_t kMaxEventsPerStep = 16;
 constexpr int64_t kDrainNsPerStep = 1'000'000;
 // epoll_wait does not fail; if it does, do not burn a core over it.
 constexpr auto kPauseAfterError = std::chrono::milliseconds(10);
@@ -55,10 +57,10 @@ void DrainLoop::Step(bool may_block) {
   const bool wait = may_block && may_sleep_;
   const absl::StatusOr<size_t> ready = parts_.epoll->Wait(
       events, kMaxEventsPerStep, std::chrono::milliseconds(wait ? -1 : 0));
-  {
+  // Every one of them: an edge is reported once.
+  for (size_t i = 0; ready.ok() && i < *ready; ++i) {
     std::lock_guard<LoopMutex> guard(*parts_.mutex);
-    for (size_t i = 0; ready.ok() && i < *ready; ++i) Dispatch(events[i]);
-    SyncTimer();
+    Dispatch(events[i]);
   }
   parts_.log->Dispatch();
   if (!ready.ok()) {
@@ -68,6 +70,7 @@ void DrainLoop::Step(bool may_block) {
   RunSlices();
   {
     std::lock_guard<LoopMutex> guard(*parts_.mutex);
+    if (parts_.server != nullptr) parts_.server->HandleEarlyMessages();
     OnSessionsChanged();
     may_sleep_ = parts_.scheduler->ArmForSleep();
   }

@@ -85,11 +85,13 @@ void PacketAssembler::OnChunkDropped(WriterId id, uint32_t num_fragments,
   OnLostChunk(&writer, num_fragments, flags, LossCause::kChunkCorrupted);
 }
 
-void PacketAssembler::MarkReadGap() {
+void PacketAssembler::MarkReadGap(SplitPackets split) {
   read_gap_ = true;
+  first_chain_ =
+      split == SplitPackets::kCountHere ? Chain::kGap : Chain::kCounted;
   writers_.ForEach([this](uint32_t, Writer& writer) {
     if (writer.chain == Chain::kOpen) LosePartial(&writer, LossCause::kReadGap);
-    writer.chain = Chain::kGap;
+    writer.chain = first_chain_;
     writer.target.started = false;
     for (Target& target : writer.others) target.started = false;
   });
@@ -106,7 +108,7 @@ PacketAssembler::Writer& PacketAssembler::Touch(WriterId id) {
   Writer& writer = writers_.At(id.value());
   if (!writer.seen) {
     writer.seen = true;
-    if (read_gap_) writer.chain = Chain::kGap;
+    writer.chain = first_chain_;
   }
   return writer;
 }

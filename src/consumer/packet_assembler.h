@@ -98,11 +98,16 @@ class PacketAssembler {
   void OnChunkDropped(WriterId writer, uint32_t num_fragments, uint32_t flags,
                       LossMask writer_loss = 0);
 
+  // Who counts a packet whose head an earlier reader of this ring took.
+  enum class SplitPackets {
+    kCountHere,     // it died: counted as kReadGap when the tail turns up
+    kCountedThere,  // it left in good order, and had counted it
+  };
+
   // Says that an earlier reader of this ring took chunks which are gone. Each
-  // sequence of the ring then begins with a kReadGap mark, a packet whose head
-  // was taken is counted as kReadGap when its tail turns up, and packets that
-  // are open here are lost to the gap.
-  void MarkReadGap();
+  // sequence of the ring then begins with a kReadGap mark, and packets that are
+  // open here are lost to the gap.
+  void MarkReadGap(SplitPackets split = SplitPackets::kCountHere);
 
   // Counts each packet that is still open as one loss: nothing more will come,
   // because the producer is gone or the ring was stopped (`cause`, normally
@@ -169,6 +174,7 @@ class PacketAssembler {
   uint64_t packets_assembled_ = 0;
   uint32_t open_partials_ = 0;
   bool read_gap_ = false;
+  Chain first_chain_ = Chain::kNone;  // of writers that are not seen yet
 };
 
 }  // namespace tracering::internal

@@ -9,12 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "src/common/os/unique_fd.h"
+#include "src/common/os/unix_socket.h"
 #include "src/consumer/attached_ring.h"
 
 namespace tracering::internal {
@@ -23,6 +24,12 @@ enum class SessionPhase {
   kGreeting,  // connected; Hello is awaited, there are no rings
   kAttached,
   kClosing,  // takes what is left in the rings, then goes
+};
+
+// A message that was taken off the socket before its turn.
+struct EarlyMessage {
+  os::ReceivedMessage received;
+  std::string bytes;
 };
 
 struct ProducerSession {
@@ -34,12 +41,12 @@ struct ProducerSession {
   std::string name;  // as the peer says: any bytes
 
   os::UniqueFd socket;  // invalid for a ring that was attached by hand
+  std::deque<EarlyMessage> early_messages;
   os::UniqueFd pidfd;
   os::UniqueFd event_fd;
 
   // Rings point to it.
   RingOwner owner;
-  std::unordered_set<uint16_t> unknown_buffers;
 
   std::vector<std::unique_ptr<AttachedRing>> rings;
   size_t ring_bytes = 0;

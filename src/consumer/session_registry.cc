@@ -56,9 +56,7 @@ absl::StatusOr<ProducerSession*> SessionRegistry::Open() {
   return sessions_.emplace(id, std::move(session)).first->second.get();
 }
 
-void SessionRegistry::Abandon(ProducerSession* session) {
-  Remove(session, Partials::kCountAsLost);
-}
+void SessionRegistry::Abandon(ProducerSession* session) { Remove(session); }
 
 ProducerSession* SessionRegistry::Find(uint64_t id) {
   const auto found = sessions_.find(id);
@@ -69,7 +67,7 @@ absl::Status SessionRegistry::GrantBuffers(ProducerSession* session,
                                            const BufferRequests& requests,
                                            std::vector<std::string>* unknown) {
   std::unordered_map<uint16_t, uint32_t> granted = session->owner.targets;
-  std::unordered_set<uint16_t> refused = session->unknown_buffers;
+  std::unordered_set<uint16_t> refused = session->owner.unknown_buffers;
   std::vector<std::string> refused_names;
   for (const auto& [id, name] : requests) {
     const std::optional<uint32_t> target = buffers_->Find(name);
@@ -98,7 +96,7 @@ absl::Status SessionRegistry::GrantBuffers(ProducerSession* session,
                     total, limits_.buffers_per_producer));
   }
   session->owner.targets = std::move(granted);
-  session->unknown_buffers = std::move(refused);
+  session->owner.unknown_buffers = std::move(refused);
   unknown->insert(unknown->end(), refused_names.begin(), refused_names.end());
   return absl::OkStatus();
 }
@@ -174,7 +172,7 @@ absl::Status SessionRegistry::AttachRings(
     ProducerSession* displaced = Find(owner->second);
     log_->Add(fmt::format("{} is replaced: its ring was handed over again",
                           Describe(*displaced)));
-    Remove(displaced, Partials::kLeaveToNextReader);
+    Remove(displaced);
   }
   for (AttachedRing::Options& options : *checked) {
     session->ring_bytes += options.mapping.size();
@@ -225,7 +223,7 @@ void SessionRegistry::BeginClose(ProducerSession* session,
     session->closing_ends.push_back(end);
     scheduler_->Wake(ring.get());
   }
-  if (IsDrained(*session)) Remove(session, Partials::kCountAsLost);
+  if (IsDrained(*session)) Remove(session);
 }
 
 bool SessionRegistry::IsDrained(const ProducerSession& session) const {
@@ -244,7 +242,7 @@ void SessionRegistry::OnSlice(AttachedRing* ring) {
   NoteStop(*session, ring);
   if (session->phase != SessionPhase::kClosing) return;
   --session->closing_slices_left;
-  if (IsDrained(*session)) Remove(session, Partials::kCountAsLost);
+  if (IsDrained(*session)) Remove(session);
 }
 
 void SessionRegistry::NoteStop(const ProducerSession& session,
@@ -282,11 +280,11 @@ void SessionRegistry::StopWatching(ProducerSession* session) {
   }
 }
 
-void SessionRegistry::Remove(ProducerSession* session, Partials partials) {
+void SessionRegistry::Remove(ProducerSession* session) {
   StopWatching(session);
   for (const auto& ring : session->rings) {
     NoteStop(*session, ring.get());
-    if (partials == Partials::kCountAsLost) ring->Finish();
+    ring->Finish();
     gone_ += ring->Count();
     AddLosses(ring.get(), &gone_losses_);
     scheduler_->Remove(ring.get());
@@ -298,7 +296,11 @@ void SessionRegistry::Remove(ProducerSession* session, Partials partials) {
   // Behind everything else: a producer takes a closed socket to mean that
   // nobody reads its rings any more.
   os::UniqueFd socket = std::move(session->socket);
+  std::deque<EarlyMessage> unheard = std::move(session->early_messages);
   sessions_.erase(session->id);
+  for (EarlyMessage& message : unheard) {
+    os::CloseUntrusted(std::move(message.received.fds));
+  }
   os::CloseConnection(std::move(socket));
   buffers_->RetireProducer(producer, num_sequences);
 }

@@ -123,8 +123,7 @@ class SessionRegistry {
   void NoteStop(const ProducerSession& session, AttachedRing* ring);
   bool IsDrained(const ProducerSession& session) const;
   void StopWatching(ProducerSession* session);
-  enum class Partials { kCountAsLost, kLeaveToNextReader };
-  void Remove(ProducerSession* session, Partials partials);
+  void Remove(ProducerSession* session);
 
   const ConsumerLimits limits_;
   const uint32_t wakeup_threshold_;

@@ -135,7 +135,9 @@ bool ChunkWriter::PublishEmpty(uint32_t flags) {
 }
 
 bool ChunkWriter::PublishUnfinished() {
-  return PublishEmpty(abi::kFlagContinuesOnNext);
+  if (!PublishEmpty(abi::kFlagContinuesOnNext)) return false;
+  split_position_ = *last_position_;
+  return true;
 }
 
 void ChunkWriter::GiveBack() {
@@ -186,6 +188,7 @@ ChunkOutcome ChunkWriter::Continue(uint8_t* cur, FragmentRange* range,
     if (state_.TryPublish(observed, CompleteWord(pending() + 1) |
                                         abi::kFlagContinuesOnNext)) {
       *split = true;
+      split_position_ = *last_position_;
       if ((attention_ & kNotify) != 0) Notify();
       Forget();
       // Not the data-loss flag, even if one is owed: that loss is not between
@@ -271,6 +274,7 @@ void ChunkWriter::LoseSuffix(ChunkOutcome outcome, uint32_t finalised,
   // The reader knows the packet whose first part it got.
   const bool seen = (flags & abi::kFlagContinuesFromPrevious) != 0;
   account_.Lose(CauseOf(outcome), finalised, seen ? 1 : 0);
+  if (seen) account_.LeavePartial(split_position_);
   OweLoss();
 }
 

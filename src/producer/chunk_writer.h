@@ -164,6 +164,9 @@ class ChunkWriter {
   // Of the last chunk that was claimed.
   std::optional<abi::Position> last_position() const { return last_position_; }
 
+  // Of the last chunk that was published with a packet that goes on.
+  abi::Position split_position() const { return split_position_; }
+
  private:
   // Bits of attention_: what is to be done after a publication.
   static constexpr uint8_t kNotify = 1;   // look whether the reader sleeps
@@ -230,6 +233,7 @@ class ChunkWriter {
   WriterId id_;
   BufferId buffer_;
   std::optional<abi::Position> last_position_;
+  abi::Position split_position_;
   std::unique_ptr<uint8_t[]> scratch_;  // one chunk
 };
 

@@ -173,13 +173,19 @@ Producer::RingStats ManagedRing::ReadStats() {
   stats.lost_by_reader = ring().LoadReaderLoss();
   std::lock_guard<std::mutex> lock(mutex_);
   stats.attempted = attempted_;
-  stats.lost_unfinished = ids_.num_left_partial();
+  const auto count_unfinished = [&](std::optional<abi::Position> partial) {
+    if (!partial.has_value() || ring().WasLeftBehind(*partial)) return;
+    ++stats.lost_unfinished;
+  };
+  for (const WriterIdPool::Released& released : ids_.released()) {
+    count_unfinished(released.writer.left_partial);
+  }
   stats.discarded = discarded_;
   for (ManagedWriter* writer : writers_) {
     const WriterStats one = writer->writer().ReadStats();
     stats.attempted += one.attempted;
     stats.discarded += one.discarded;
-    if (writer->writer().left_partial()) ++stats.lost_unfinished;
+    count_unfinished(writer->writer().left_partial());
   }
   stats.writers = static_cast<uint32_t>(writers_.size());
   stats.surplus_writers = num_surplus_;

@@ -7,7 +7,6 @@ void PacketAccount::Lose(LossCause cause, uint64_t packets,
                          uint64_t seen_by_reader) {
   const auto index = static_cast<size_t>(cause);
   lost_[index].fetch_add(packets, std::memory_order_relaxed);
-  if (seen_by_reader != 0) LeavePartial();
   const uint64_t unseen = packets - seen_by_reader;
   if (unseen == 0) return;
   // seq_cst, like the load after it: either we see the consumer or the fold of

@@ -10,7 +10,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "src/common/abi/position.h"
 #include "src/producer/producer_ring.h"
 #include "tracering/data_loss.h"
 #include "tracering/trace_writer.h"
@@ -40,17 +42,24 @@ class PacketAccount {
   // pays no shared write per dropped packet.
   void Lose(LossCause cause, uint64_t packets, uint64_t seen_by_reader);
 
-  // The reader has the first part of a packet that will not go on. It finds out
-  // by the next chunk of the writer id: until that is published, neither the
-  // ring's counters nor the reader count the packet. LeavePartial: the previous
-  // owner of the id left one. TakeChunk: the chunk of the next packet was
-  // claimed. LoseChunk: nothing of that chunk will ever be published.
-  void LeavePartial() { SetPartial(Partial::kLeft); }
+  // The chunk at `position` is the last with a part of a packet that will not
+  // go on. The reader finds out by the next chunk of the writer id, or counts
+  // the packet when it leaves: until then nobody does. LeavePartial: also if
+  // the previous owner of the id left one. TakeChunk: the chunk of the next
+  // packet was claimed. LoseChunk: nothing of that chunk will ever be
+  // published.
+  void LeavePartial(abi::Position position) {
+    SetPartial({Partial::kLeft, position});
+  }
   void TakeChunk() {
-    SetPartial(partial() == Partial::kLeft ? Partial::kEnding : Partial::kNone);
+    const LeftPacket packet = partial();
+    SetPartial(
+        {packet.state == Partial::kLeft ? Partial::kEnding : Partial::kNone,
+         packet.position});
   }
   void LoseChunk() {
-    if (partial() == Partial::kEnding) SetPartial(Partial::kLeft);
+    const LeftPacket packet = partial();
+    if (packet.state == Partial::kEnding) LeavePartial(packet.position);
   }
 
   // --- Signal handlers on the owner's thread ---
@@ -64,18 +73,28 @@ class PacketAccount {
   // the control thread when a consumer attaches. Async-signal-safe.
   void Fold();
 
-  // See LeavePartial.
-  bool left_partial() const { return partial() == Partial::kLeft; }
+  // What LeavePartial was told, while the reader cannot know of it.
+  std::optional<abi::Position> left_partial() const {
+    const LeftPacket packet = partial();
+    if (packet.state != Partial::kLeft) return std::nullopt;
+    return packet.position;
+  }
 
   // `unpublished` attempts are neither published nor lost yet.
   WriterStats Read(uint64_t unpublished) const;
 
  private:
   enum class Partial : uint32_t { kNone, kLeft, kEnding };
+  struct LeftPacket {
+    Partial state = Partial::kNone;
+    abi::Position position;
+  };
 
-  Partial partial() const { return partial_.load(std::memory_order_relaxed); }
-  void SetPartial(Partial partial) {
-    partial_.store(partial, std::memory_order_relaxed);
+  LeftPacket partial() const {
+    return partial_.load(std::memory_order_relaxed);
+  }
+  void SetPartial(LeftPacket packet) {
+    partial_.store(packet, std::memory_order_relaxed);
   }
 
   // Only the owner writes these, so they need no read-modify-write.
@@ -87,7 +106,8 @@ class PacketAccount {
   // Owner.
   std::atomic<uint64_t> attempted_{0};
   std::atomic<uint64_t> discarded_{0};
-  std::atomic<Partial> partial_{Partial::kNone};
+  std::atomic<LeftPacket> partial_{LeftPacket()};
+  static_assert(std::atomic<LeftPacket>::is_always_lock_free);
   ProducerRing& ring_;
   // Owner and signal handlers.
   std::atomic<uint64_t> nested_{0};

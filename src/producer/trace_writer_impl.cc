@@ -129,6 +129,7 @@ void TraceWriterImpl::Discard(uint8_t* cur) noexcept {
 void TraceWriterImpl::LosePacket(LossCause cause, bool seen_by_reader) {
   account_.Attempt();
   account_.Lose(cause, 1, seen_by_reader ? 1 : 0);
+  if (seen_by_reader) account_.LeavePartial(chunk_.split_position());
   chunk_.OweLoss();
 }
 
@@ -161,7 +162,9 @@ TraceWriterImpl::TraceWriterImpl(std::shared_ptr<ProducerRing> ring,
       ring_(std::move(ring)),
       id_(chunk_.usable() ? lease.id : WriterId()),
       buffer_(buffer) {
-  if (lease.left_partial) account_.LeavePartial();
+  if (lease.left_partial.has_value()) {
+    account_.LeavePartial(*lease.left_partial);
+  }
 }
 
 TraceWriterImpl::~TraceWriterImpl() { Release(); }

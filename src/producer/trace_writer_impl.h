@@ -32,7 +32,7 @@ struct WriterLease {
   // packet unfinished.
   bool owes_loss = false;
   // See PacketAccount::LeavePartial. Goes with owes_loss.
-  bool left_partial = false;
+  std::optional<abi::Position> left_partial = std::nullopt;
 };
 
 // What goes back to whoever leased the id.
@@ -42,7 +42,7 @@ struct ReleasedWriter {
   std::optional<abi::Position> last_position;
   // For the next WriterLease.
   bool owes_loss = false;
-  bool left_partial = false;
+  std::optional<abi::Position> left_partial = std::nullopt;
 };
 
 class alignas(64) TraceWriterImpl final : public TraceWriter {
@@ -106,8 +106,10 @@ class alignas(64) TraceWriterImpl final : public TraceWriter {
   // For the control thread, after it has set consumer_attached.
   void FoldLosses() { account_.Fold(); }
 
-  // Whether the ring and its reader count one packet less than they will.
-  bool left_partial() const { return account_.left_partial(); }
+  // Of a packet that the ring and its reader do not count yet.
+  std::optional<abi::Position> left_partial() const {
+    return account_.left_partial();
+  }
 
   WriterStats ReadStats() const { return account_.Read(chunk_.pending()); }
   WriterId writer_id() const { return id_; }

@@ -23,7 +23,6 @@ WriterLease WriterIdPool::Acquire(abi::Position read_pos) {
     const Released front = released_.front();
     if (!IsBusy(front, read_pos)) {
       released_.pop_front();
-      if (front.writer.left_partial) --num_left_partial_;
       return {front.id, front.writer.owes_loss, front.writer.left_partial};
     }
     if (unused_left) break;
@@ -35,7 +34,6 @@ WriterLease WriterIdPool::Acquire(abi::Position read_pos) {
 }
 
 void WriterIdPool::Release(WriterId id, const ReleasedWriter& writer) {
-  if (writer.left_partial) ++num_left_partial_;
   released_.push_back({id, writer});
 }
 

@@ -11,7 +11,6 @@
 #ifndef TRACERING_SRC_PRODUCER_WRITER_ID_POOL_H_
 #define TRACERING_SRC_PRODUCER_WRITER_ID_POOL_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -39,15 +38,14 @@ class WriterIdPool {
   // Takes back an id that Acquire returned. O(1).
   void Release(WriterId id, const ReleasedWriter& writer);
 
-  // Ids without an owner whose last one left a partial packet behind.
-  size_t num_left_partial() const { return num_left_partial_; }
-
- private:
   struct Released {
     WriterId id;
     ReleasedWriter writer;
   };
+  // Ids without an owner, and what their last ones left behind.
+  const std::deque<Released>& released() const { return released_; }
 
+ private:
   // A position is outstanding for less than num_chunks positions. One that was
   // passed 2^32 positions ago looks busy again for a moment, which costs an id
   // and no more.
@@ -59,7 +57,6 @@ class WriterIdPool {
   const uint32_t num_chunks_;
   const uint16_t max_id_;
   uint32_t next_unused_ = 1;
-  size_t num_left_partial_ = 0;
   std::deque<Released> released_;  // the first released in front
 };
 

@@ -23,6 +23,7 @@ using test::RingImage;
 using test::RingImageOptions;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 struct Chunk {
   uint16_t writer = 0;
@@ -50,6 +51,7 @@ class RecordingSink {
     chunks.push_back(chunk);
   }
   void OnDroppedChunk(const DroppedChunk& chunk) { dropped.push_back(chunk); }
+  void BeforePublication() {}
 
   std::vector<std::string> Fragments() const {
     std::vector<std::string> all;
@@ -494,6 +496,28 @@ TEST(ChunkReaderTest, ReadPosIsPublishedEveryEighthOfTheRing) {
   }
 }
 
+// Who finds read_pos, such as a producer whose flush is done, also finds what
+// was counted up to there.
+TEST(ChunkReaderTest, SinkMaySayWhatItCountedBeforeReadPosIsPublished) {
+  struct WatchingSink : RecordingSink {
+    RingImage* image;
+    std::vector<std::pair<uint32_t, size_t>> seen;
+    void BeforePublication() {
+      seen.emplace_back(image->read_pos(), chunks.size());
+    }
+  };
+  RingImage image = RingImage::InPlainMemory(Shape(16));
+  for (uint32_t i = 0; i < 5; ++i) image.Publish({1, 1, 0, {"x"}});
+  image.set_state_word(5, 0xa000'0000);  // reserved: the ring stops here
+  image.set_write_pos(6);
+  ChunkReader reader(RingOf(image));
+  WatchingSink sink;
+  sink.image = &image;
+  EXPECT_EQ(reader.DrainPass(sink), DrainOutcome::kStopped);
+  EXPECT_THAT(sink.seen, ElementsAre(Pair(0, 2), Pair(2, 4), Pair(4, 5)));
+  EXPECT_EQ(image.read_pos(), 5u);
+}
+
 TEST(ChunkReaderTest, FullRingOfHolesIsResolvedInOnePass) {
   RingImage image = RingImage::InPlainMemory(Shape(64));
   image.set_write_pos(64);
@@ -658,6 +682,26 @@ TEST(ChunkReaderTest, EachAttachIsAnEpochOfItsOwn) {
   ChunkReader second(RingOf(image));
   EXPECT_TRUE(second.had_predecessor());
   EXPECT_EQ(image.Word32(abi::kReaderEpochOffset), 2u);
+}
+
+TEST(ChunkReaderTest, NewReaderKnowsWhetherTheOneBeforeItLeftOrDied) {
+  RingImage image = RingImage::InPlainMemory(Shape(4));
+  image.set_write_pos(3);
+  ChunkReader first(RingOf(image));
+  EXPECT_FALSE(first.predecessor_left());
+  RecordingSink sink;
+  EXPECT_EQ(first.DrainPass(sink), DrainOutcome::kDrained);
+  first.Leave();
+  EXPECT_EQ(image.Word32(abi::kReaderLeftOffset), 1u);
+  EXPECT_EQ(image.Word32(abi::kLeftPosOffset), 3u);
+  ChunkReader second(RingOf(image));
+  EXPECT_TRUE(second.predecessor_left());
+  // The second one dies.
+  ChunkReader third(RingOf(image));
+  EXPECT_FALSE(third.predecessor_left());
+  // And comes back to life, too late.
+  second.Leave();
+  EXPECT_EQ(image.Word32(abi::kReaderLeftOffset), 1u);
 }
 
 // --- Restart of the reader ---

@@ -12,6 +12,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <memory>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -342,6 +345,55 @@ TEST(ConsumerTest, StoppedRingKeepsItsDataAndHurtsNoOther) {
   EXPECT_EQ(stop_lines, 1);
 }
 
+// Whatever bytes a producer puts into its ring: nothing of another ring is
+// lost, every call returns, and the sums hold. Run it under ASan.
+TEST(ConsumerTest, RandomRingImagesHurtNobodyElse) {
+  std::mt19937_64 random(20240229);
+  const auto word = [&random] { return static_cast<uint32_t>(random()); };
+  ConsumerOptions options = TestOptions();
+  options.limits.partial_packet_bytes = 2048;
+  options.limits.partial_bytes_per_producer = 4096;
+  auto consumer = MakeConsumer(options);
+  FedRing good;
+  Attach(*consumer, good.AttachOptions());
+  for (int round = 0; round < 300; ++round) {
+    FedRing bad({8, round % 2 == 0 ? 256u : 512u, word(), true});
+    RingImage& image = bad.image();
+    for (uint32_t i = 0; i < 8; ++i) {
+      for (uint32_t at = 4; at < image.geometry().chunk_size(); ++at) {
+        // Small sizes make chunks whose directories fit now and then.
+        image.chunk(i)[at] =
+            static_cast<uint8_t>(random() % 4 == 0 ? random() : random() % 5);
+      }
+      const uint32_t position = image.read_pos() + i;
+      const uint32_t index =
+          image.geometry().IndexOf(abi::Position(position)).value();
+      constexpr uint32_t kStates[] = {1, 2, 2, 2, 3, 4};
+      const uint32_t state = round % 10 == 0 ? word() % 8 : kStates[word() % 6];
+      image.set_state_word(
+          index, state == 4 ? abi::kAcknowledgedWord
+                            : state << 29 | (word() & 0x07ff'0003) |
+                                  (word() % 8 == 0 ? word() & 0x1800'0000 : 0));
+    }
+    image.set_write_pos(image.read_pos() + (round % 7 == 0 ? word() : 8));
+    good.Publish(1, 2);
+    const RingHandle handle = Attach(*consumer, bad.AttachOptions());
+    EXPECT_TRUE(consumer->Flush(kLong).complete);
+    if (round % 3 == 0) image.set_write_pos(word());
+    EXPECT_TRUE(consumer->DetachRing(handle).ok());
+  }
+  const ConsumerStats stats = consumer->stats();
+  ASSERT_EQ(stats.producers.size(), 1u);
+  EXPECT_EQ(stats.producers[0].packets.delivered, good.attempted());
+  EXPECT_EQ(stats.producers[0].packets.lost.total(), 0u);
+  EXPECT_GT(stats.packets.lost[LossCause::kChunkCorrupted], 0u);
+  EXPECT_GT(stats.rings_stopped, 0u);
+  ScopedTrace trace;
+  const TraceFileInfo info = Save(*consumer, trace);
+  EXPECT_EQ(info.packets + info.lost.total(), stats.packets.attempted());
+  EXPECT_THAT(trace.Read().complaints, IsEmpty());
+}
+
 TEST(ConsumerTest, DetachTakesTheRestAndCountsAnOpenPacketOnce) {
   FedRing ring;
   auto consumer = MakeConsumer(TestOptions());
@@ -382,6 +434,32 @@ TEST(ConsumerTest, SecondReaderOfARingMarksTheGap) {
   EXPECT_THAT(accounting.complaints(), IsEmpty());
   EXPECT_EQ(accounting.missing(), 3u);
   EXPECT_EQ(accounting.marks(), 1u);
+}
+
+// Between the two halves of a packet the reader changes, again and again. What
+// becomes of each packet: the rest of the first comes, that of the second does
+// not, and the third begins behind it.
+TEST(ConsumerTest, PacketThatTwoReadersShareIsLostOnce) {
+  FedRing ring;
+  uint64_t counted = 0;
+  ring.Publish(1, 2, 1, abi::kFlagContinuesOnNext);
+  for (const uint32_t flags :
+       {abi::kFlagContinuesFromPrevious | abi::kFlagContinuesOnNext,
+        abi::kFlagContinuesOnNext, 0u}) {
+    auto consumer = MakeConsumer(TestOptions());
+    Attach(*consumer, ring.AttachOptions());
+    consumer->Flush(kLong);
+    consumer->Stop();
+    counted += consumer->stats().packets.attempted();
+    ring.Publish(1, 2, 1, flags);
+  }
+  auto last = MakeConsumer(TestOptions());
+  Attach(*last, ring.AttachOptions());
+  last->Flush(kLong);
+  counted += last->stats().packets.attempted();
+  // 8 fragments, of which the second and third are one packet.
+  EXPECT_EQ(counted, 7u);
+  EXPECT_EQ(ring.image().Word64(abi::kReaderLossOffset), 3u);
 }
 
 TEST(ConsumerTest, RingHandedOverAgainReplacesItsFirstSession) {

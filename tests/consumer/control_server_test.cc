@@ -165,6 +165,49 @@ TEST_F(ControlServerTest, RingsAndBuffersCanBeAddedLater) {
   }));
 }
 
+// A producer names a buffer and traces into it at once. Nobody has looked at
+// its socket when the packets are drained.
+TEST_F(ControlServerTest, PacketsThatOvertakeTheNameOfTheirBufferAreNotLost) {
+  options_.drain_period = std::chrono::hours(1);
+  absl::StatusOr<std::unique_ptr<Consumer>> consumer =
+      Consumer::Create(options_);
+  ASSERT_TRUE(consumer.ok()) << consumer.status();
+  consumer_ = *std::move(consumer);
+  FedRing ring;
+  FedRing later;
+  RawClient client(path());
+  client.Send(HelloFor({&ring}), {ring.image().fd()});
+  EXPECT_TRUE(test::Eventually([&] {
+    consumer_->ProcessReady();
+    return consumer_->stats().producers_connected == 1;
+  }));
+
+  control::AddRings rings;
+  rings.rings = HelloFor({&later}).rings;
+  client.Send(rings, {later.image().fd()});  // keeps its place in the queue
+  client.Send(control::AddBuffers{{{20, "main"}, {21, "no such buffer"}}});
+  client.Send(control::AddBuffers{{{22, "other"}}});
+  ring.Publish(1, 2, 20);
+  ring.Publish(2, 3, 22);
+  ring.Publish(3, 4, 21);
+  ring.Publish(4, 5, 23);  // never named
+  later.Publish(1, 6);
+  EXPECT_TRUE(consumer_->Flush(seconds(30)).complete);
+  EXPECT_EQ(consumer_->stats().packets.delivered, 5u);
+  EXPECT_EQ(consumer_->stats().packets.lost[LossCause::kUnknownBuffer], 9u);
+  EXPECT_TRUE(test::Eventually([&] {
+    consumer_->ProcessReady();
+    return consumer_->stats().packets.delivered == 11;
+  }));
+  client.Send(control::Goodbye());
+  ring.Publish(5, 1, 99);  // the goodbye is heard early, and not lost
+  consumer_->Flush(seconds(30));
+  EXPECT_TRUE(test::Eventually([&] {
+    consumer_->ProcessReady();
+    return consumer_->stats().producers_connected == 0;
+  }));
+}
+
 TEST_F(ControlServerTest, WhatBreaksARuleIsRejectedWithTheReason) {
   options_.limits.rings_per_producer = 2;
   StartConsumer();

@@ -324,6 +324,19 @@ TEST_F(PacketAssemblerTest, OrphanTailsAfterAReadGapBelongToIt) {
                             {LossCause::kChunkCorrupted, 1}}));
 }
 
+TEST_F(PacketAssemblerTest, TailsThatThePredecessorCountedAreNotCountedAgain) {
+  assembler_.MarkReadGap(PacketAssembler::SplitPackets::kCountedThere);
+  Chunk(kPrev | kNext, {"middle"});
+  Chunk(kPrev, {"tail", "x"});
+  Chunk(kPrev, {"tail", "y"});
+  assembler_.OnChunkDropped(WriterId(2), 2, kPrev);
+  EXPECT_THAT(Take(),
+              ElementsAre(Packet{"x", MarkOf(LossCause::kReadGap)},
+                          Packet{"y", MarkOf(LossCause::kOrphanContinuation)}));
+  EXPECT_EQ(Lost(), (Causes{{LossCause::kOrphanContinuation, 1},
+                            {LossCause::kChunkCorrupted, 1}}));
+}
+
 TEST_F(PacketAssemblerTest, ReadGapLosesWhatIsOpen) {
   Chunk(kNext, {"x", "head"});
   Take();

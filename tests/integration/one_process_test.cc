@@ -31,7 +31,43 @@ class OneProcessTest : public ServiceTest {
       return condition(consumer_->stats());
     }));
   }
+  // Only its end tells the consumer of a packet that was given up half-way and
+  // was the last.
+  void EndProducer(std::unique_ptr<Producer>* producer) {
+    producer->reset();
+    DriveUntil(
+        [](const ConsumerStats& s) { return s.producers_connected == 0; });
+  }
 };
+
+TEST_F(OneProcessTest, ManyWritersAtFullSpeedAreExact) {
+  StartConsumer();
+  ProducerOptions options = ProducerFor("load");
+  options.ring_size = 64 * 1024;
+  options.chunk_size = 1024;
+  auto producer = StartProducer(options);
+  constexpr uint64_t kThreads = 6;
+  constexpr uint64_t kPackets = 5000;
+  std::vector<std::thread> threads;
+  for (uint64_t number = 0; number < kThreads; ++number) {
+    threads.emplace_back([&, number] {
+      TraceWriter& writer = producer->ThreadWriter("main");
+      for (uint64_t i = 0; i < kPackets; ++i) {
+        WriteNumbered(writer, number, i, std::string(i % 97, 'x'));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(producer->Flush(kLong).ok());
+  const Producer::Stats stats = producer->stats();
+  EXPECT_EQ(stats.attempted, kThreads * kPackets);
+  producer = nullptr;
+  EXPECT_TRUE(AwaitNobody());
+  const ConsumerStats seen = consumer_->stats();
+  EXPECT_EQ(seen.packets.attempted(), stats.attempted);
+  EXPECT_EQ(seen.packets.lost.total(), stats.lost);
+  EXPECT_EQ(ExpectExact(stats.attempted).lost.total(), stats.lost);
+}
 
 TEST_F(OneProcessTest, StallingWritersOnTwoChunksLoseNothing) {
   StartConsumer();
@@ -85,6 +121,35 @@ TEST_F(OneProcessTest, PacketLargerThanTheRingPassesWhileItIsDrained) {
   EXPECT_EQ(found, 1);
 }
 
+TEST_F(OneProcessTest, NoisyBufferWithARingOfItsOwnCostsOthersNothing) {
+  options_.buffers.push_back({"noisy", 1 << 20, FillPolicy::kRing});
+  CreateConsumer();
+  ProducerOptions options = ProducerFor("noise");
+  BufferOptions noisy;
+  noisy.name = "noisy";
+  noisy.own_ring = true;
+  noisy.ring_size = 64 * 1024;
+  options.buffers = {noisy};
+  absl::StatusOr<std::unique_ptr<Producer>> producer =
+      Producer::Create(options);
+  ASSERT_TRUE(producer.ok()) << producer.status();
+  DriveUntil(
+      [&](const ConsumerStats&) { return (*producer)->consumer_attached(); });
+  // Nobody drains now.
+  TraceWriter& loud = (*producer)->ThreadWriter("noisy");
+  TraceWriter& quiet = (*producer)->ThreadWriter("main");
+  for (uint64_t i = 0; i < 5000; ++i) WriteNumbered(loud, 0, i);
+  for (uint64_t i = 0; i < 100; ++i) WriteNumbered(quiet, 1, i);
+  EXPECT_TRUE(consumer_->Flush(kLong).complete);
+  EXPECT_EQ(quiet.stats().lost, 0u);
+  EXPECT_EQ(consumer_->stats().buffers[0].packets, 100u);
+  const uint64_t lost = loud.stats().lost;
+  EXPECT_GT(lost, 0u);
+  EndProducer(&*producer);
+  const TraceFileInfo info = ExpectExact(5100);
+  EXPECT_EQ(info.lost.total(), lost);
+}
+
 // The writer would wait for the thread that it is on.
 TEST_F(OneProcessTest, StallingWriteOnTheDrainingThreadDropsInsteadOfWaiting) {
   CreateConsumer();
@@ -101,7 +166,7 @@ TEST_F(OneProcessTest, StallingWriteOnTheDrainingThreadDropsInsteadOfWaiting) {
   TraceWriter& writer = (*producer)->ThreadWriter("main");
   for (uint64_t i = 0; i < 100; ++i) WriteNumbered(writer, 0, i);
   EXPECT_GT(writer.stats().lost, 0u);
-  EXPECT_TRUE(consumer_->Flush(kLong).complete);
+  EndProducer(&*producer);
   ExpectExact(100);
 }
 
@@ -147,6 +212,45 @@ TEST_F(OneProcessTest, PingPongOfSinglePacketsLosesNoWakeUp) {
     })) << i;
   }
   ExpectExact(kRounds);
+}
+
+TEST_F(OneProcessTest, ConsumerThatStartsAndStopsAgainAndAgainLosesNothing) {
+  ProducerOptions options = ProducerFor("lasting");
+  options.writer_options.policy = BufferExhaustedPolicy::kStall;
+  options.writer_options.stall_timeout = kLong;
+  absl::StatusOr<std::unique_ptr<Producer>> producer =
+      Producer::Create(options);
+  ASSERT_TRUE(producer.ok()) << producer.status();
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (uint64_t number = 0; number < 4; ++number) {
+    threads.emplace_back([&, number] {
+      TraceWriter& writer = (*producer)->ThreadWriter("main");
+      for (uint64_t i = 0; !done; ++i) WriteNumbered(writer, number, i);
+    });
+  }
+  constexpr uint64_t kSessions = 3;
+  Accounting accounting;
+  uint64_t delivered = 0;
+  for (uint64_t session = 1; session <= kSessions; ++session) {
+    StartConsumer();
+    EXPECT_TRUE(
+        Await([](const ConsumerStats& s) { return s.packets.delivered > 0; }));
+    if (session == kSessions) {
+      done = true;
+      for (std::thread& thread : threads) thread.join();
+      EXPECT_TRUE((*producer)->Flush(kLong).ok());
+    }
+    consumer_->Stop();
+    TraceFileInfo info;
+    accounting.Add(Save(&info));
+    delivered += info.packets + info.lost[LossCause::kOverwritten];
+    consumer_ = nullptr;
+  }
+  const Producer::Stats stats = (*producer)->stats();
+  EXPECT_EQ(stats.sessions, kSessions);
+  EXPECT_EQ(delivered, stats.attempted - stats.lost);
+  EXPECT_THAT(accounting.complaints(), ::testing::IsEmpty());
 }
 
 TEST_F(OneProcessTest, DescriptorsOfThreadsAreInTheFileAndNotInTheCounts) {

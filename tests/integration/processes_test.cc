@@ -1,10 +1,11 @@
-// Real producer processes against a service in this one: blocking, death,
+// Real producer processes against a service in this one: freezing, death,
 // forks, and tracing before there is anybody to read it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -19,6 +20,40 @@ namespace {
 using ::testing::IsEmpty;
 
 class ProcessesTest : public ServiceTest {};
+
+const ProducerFlushResult* Find(const FlushResult& result, pid_t pid) {
+  const auto found = std::find_if(
+      result.producers.begin(), result.producers.end(),
+      [pid](const ProducerFlushResult& p) { return p.pid == pid; });
+  return found == result.producers.end() ? nullptr : &*found;
+}
+
+TEST_F(ProcessesTest, FrozenProducerDelaysNobodyAndIsNamed) {
+  StartConsumer();
+  std::vector<ChildProcess> children;
+  for (int i = 0; i < 3; ++i) children.push_back(SpawnProducer({"hold"}));
+  for (ChildProcess& child : children) ASSERT_TRUE(child.AwaitReport());
+  ASSERT_TRUE(children[1].Signal(SIGSTOP));
+
+  const FlushResult flush = consumer_->Flush(kLong);
+  EXPECT_TRUE(flush.complete);
+  ASSERT_EQ(flush.producers.size(), 3u);
+  const ProducerFlushResult* frozen = Find(flush, children[1].pid());
+  ASSERT_NE(frozen, nullptr);
+  EXPECT_EQ(frozen->outcome, FlushOutcome::kComplete);
+  EXPECT_EQ(frozen->open_writers, 1u);
+  // What each had published before is there, the frozen one's included.
+  EXPECT_EQ(consumer_->stats().packets.delivered, 6u);
+
+  ASSERT_TRUE(children[1].Signal(SIGCONT));
+  for (ChildProcess& child : children) {
+    child.Release();
+    EXPECT_EQ(child.Wait()->code, 0) << child.error_output();
+    EXPECT_EQ(ParseTotals(child.LastLine()).first, 4u);
+  }
+  EXPECT_TRUE(AwaitNobody());
+  ExpectExact(12);
+}
 
 TEST_F(ProcessesTest, LastPacketOfAThreadThatBlocksForEverIsThere) {
   StartConsumer();

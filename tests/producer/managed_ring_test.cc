@@ -142,6 +142,32 @@ TEST_F(ManagedRingTest, APacketOfWhichHalfWasPublishedEndsWithItsWriter) {
   EXPECT_EQ(ring_->ReadStats().lost_unfinished, 0u);
 }
 
+// A reader that leaves counts what it has a part of, before and after the
+// writer has given the packet up.
+TEST_F(ManagedRingTest, UnfinishedPacketThatAReaderCountedIsNotCountedAgain) {
+  MakeRing(2);
+  auto writer = AddWriter();
+  while (ring_->ReadStats().lost_unfinished == 0) {
+    Trace(*writer, std::string(150, 'x'));
+  }
+  reader_->Drain();
+  EXPECT_EQ(ring_->ReadStats().lost_unfinished, 1u);
+  const abi::Position read_pos = ring_->ring().LoadReadPosAcquire();
+  ring_->ring().StoreReaderLeft(1, read_pos);
+  EXPECT_EQ(ring_->ReadStats().lost_unfinished, 0u);
+
+  // Another one, which that reader has not seen.
+  Trace(*writer, "whole");
+  while (ring_->ReadStats().lost_unfinished == 0) {
+    Trace(*writer, std::string(150, 'x'));
+  }
+  writer.reset();
+  EXPECT_EQ(ring_->ReadStats().lost_unfinished, 1u);
+  reader_->Drain();
+  ring_->ring().StoreReaderLeft(2, ring_->ring().LoadReadPosAcquire());
+  EXPECT_EQ(ring_->ReadStats().lost_unfinished, 0u);
+}
+
 // Random sizes on a ring that is read now and then: at each quiet moment every
 // packet is delivered, counted in the ring, or known to be unfinished; those
 // that a reader would count are what the joiner saw begin and not end.

@@ -40,6 +40,7 @@ class RecordingSink {
   void OnDroppedChunk(const DroppedChunk& chunk) {
     dropped.push_back(chunk.reason);
   }
+  void BeforePublication() {}
 
   std::vector<std::string> fragments;
   std::vector<uint16_t> buffers;

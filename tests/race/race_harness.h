@@ -94,6 +94,7 @@ class RaceHarness : public PacketSink {
   // ChunkReader's sink.
   void OnChunk(const ChunkView& chunk) { assembler_->OnChunk(chunk); }
   void OnDroppedChunk(const DroppedChunk& dropped);
+  void BeforePublication() {}
 
  private:
   struct Delivery {

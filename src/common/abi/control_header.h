@@ -8,8 +8,10 @@
 //    24  num_chunks            producer, once
 //    28  chunk_size            producer, once
 //    32  producer_pid          producer, once
-//    64  write_pos             writers
-//    68  num_writers_waiting   writers       lets the reader skip a futex call
+//    36  reader_left           reader        epoch of the last that left
+//    orderly 40  left_pos              reader        and its read_pos at that
+//    time 64  write_pos             writers 68  num_writers_waiting   writers
+//    lets the reader skip a futex call
 //   128  wakeup_threshold      reader        0 means max(1, num_chunks / 2)
 //   132  reader_armed          both          1 while the reader sleeps
 //   192  writer_loss[8] (u64)  writers       packets lost, by LossCause 0..7
@@ -39,6 +41,8 @@ inline constexpr size_t kAbiVersionOffset = 20;
 inline constexpr size_t kNumChunksOffset = 24;
 inline constexpr size_t kChunkSizeOffset = 28;
 inline constexpr size_t kProducerPidOffset = 32;
+inline constexpr size_t kReaderLeftOffset = 36;
+inline constexpr size_t kLeftPosOffset = 40;
 inline constexpr size_t kWritePosOffset = 64;
 inline constexpr size_t kNumWritersWaitingOffset = 68;
 inline constexpr size_t kWakeupThresholdOffset = 128;
@@ -53,6 +57,8 @@ constexpr uint32_t EffectiveWakeupThreshold(uint32_t word,
 
 static_assert(kReadPosOffset == 0x00 && kReaderEpochOffset == 0x04);
 static_assert(kReaderLossOffset == 0x08 && kMagicOffset == 0x10);
+static_assert(kProducerPidOffset == 0x20 && kReaderLeftOffset == 0x24);
+static_assert(kLeftPosOffset == 0x28);
 static_assert(kWritePosOffset == 0x40 && kNumWritersWaitingOffset == 0x44);
 static_assert(kWakeupThresholdOffset == 0x80 && kReaderArmedOffset == 0x84);
 static_assert(kWriterLossOffset == 0xc0);

@@ -25,7 +25,10 @@ struct ControlWords {
   SharedWord<uint32_t> num_chunks;
   SharedWord<uint32_t> chunk_size;
   SharedWord<uint32_t> producer_pid;
-  uint8_t unused0[28];
+  // Written by the reader when it leaves in good order.
+  SharedWord<uint32_t> reader_left;
+  SharedWord<uint32_t> left_pos;
+  uint8_t unused0[20];
 
   // Written by writers.
   SharedWord<uint32_t> write_pos;
@@ -49,6 +52,8 @@ static_assert(offsetof(ControlWords, abi_version) == abi::kAbiVersionOffset);
 static_assert(offsetof(ControlWords, num_chunks) == abi::kNumChunksOffset);
 static_assert(offsetof(ControlWords, chunk_size) == abi::kChunkSizeOffset);
 static_assert(offsetof(ControlWords, producer_pid) == abi::kProducerPidOffset);
+static_assert(offsetof(ControlWords, reader_left) == abi::kReaderLeftOffset);
+static_assert(offsetof(ControlWords, left_pos) == abi::kLeftPosOffset);
 static_assert(offsetof(ControlWords, write_pos) == abi::kWritePosOffset);
 static_assert(offsetof(ControlWords, num_writers_waiting) ==
               abi::kNumWritersWaitingOffset);

@@ -99,6 +99,26 @@ class Ring {
     return words().reader_epoch.Load(std::memory_order_relaxed);
   }
 
+  // Says that the reader of `epoch` has counted the packets of which it has
+  // only a part, so that the next one need not, and that those were published
+  // before `read_pos`. Release: what it counted (StoreReaderLoss) comes first;
+  // pairs with LoadReaderLeftAcquire.
+  void StoreReaderLeft(uint32_t epoch, abi::Position read_pos) const {
+    words().left_pos.Store(read_pos.value(), std::memory_order_relaxed);
+    words().reader_left.Store(epoch, std::memory_order_release);
+  }
+  uint32_t LoadReaderLeftAcquire() const {
+    return words().reader_left.Load(std::memory_order_acquire);
+  }
+  // Whether a reader that left in good order had taken `position`. One less
+  // than 2^31 positions old is judged right.
+  bool WasLeftBehind(abi::Position position) const {
+    if (LoadReaderLeftAcquire() == 0) return false;
+    const uint32_t left = words().left_pos.Load(std::memory_order_relaxed);
+    return static_cast<int32_t>(abi::Distance(position, abi::Position(left))) >
+           0;
+  }
+
   // A stale value only delays one drain pass.
   abi::Position LoadWritePosRelaxed() const {
     return abi::Position(words().write_pos.Load(std::memory_order_relaxed));

@@ -11,6 +11,8 @@ TEST(ControlHeaderTest, EveryWordSitsAtItsOffset) {
   EXPECT_EQ(kReadPosOffset, 0u);
   EXPECT_EQ(kReaderEpochOffset, 4u);
   EXPECT_EQ(kReaderLossOffset, 8u);
+  EXPECT_EQ(kReaderLeftOffset, 36u);
+  EXPECT_EQ(kLeftPosOffset, 40u);
   EXPECT_EQ(kMagicOffset, 16u);
   EXPECT_EQ(kAbiVersionOffset, 20u);
   EXPECT_EQ(kNumChunksOffset, 24u);
@@ -30,6 +32,8 @@ TEST(ControlHeaderTest, WordsThatChangeKeepToTheLineOfTheirOwner) {
   EXPECT_EQ(line(kReadPosOffset), 0u);
   EXPECT_EQ(line(kReaderEpochOffset), 0u);
   EXPECT_EQ(line(kReaderLossOffset), 0u);
+  EXPECT_EQ(line(kReaderLeftOffset), 0u);
+  EXPECT_EQ(line(kLeftPosOffset), 0u);
   // Writers.
   EXPECT_EQ(line(kWritePosOffset), 1u);
   EXPECT_EQ(line(kNumWritersWaitingOffset), 1u);

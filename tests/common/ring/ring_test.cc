@@ -165,6 +165,17 @@ TEST(RingTest, WakeupThresholdIsHalfTheRingUnlessItIsSet) {
   EXPECT_EQ(RingOf(smallest).LoadWakeupThreshold(), 1u);
 }
 
+TEST(RingTest, ReaderThatLeavesSaysUpToWhereItHasTaken) {
+  RingImage image = Image(4);
+  const Ring ring = RingOf(image);
+  EXPECT_FALSE(ring.WasLeftBehind(abi::Position(0xffff'fff0)));
+  ring.StoreReaderLeft(7, abi::Position(2));
+  EXPECT_EQ(ring.LoadReaderLeftAcquire(), 7u);
+  EXPECT_TRUE(ring.WasLeftBehind(abi::Position(0xffff'fff0)));
+  EXPECT_TRUE(ring.WasLeftBehind(abi::Position(1)));
+  EXPECT_FALSE(ring.WasLeftBehind(abi::Position(2)));
+}
+
 // Asleep in the kernel, as a stalled writer is. Were the wake-up missing, only
 // the time-out would end the wait.
 TEST(RingTest, PublishingReadPosWakesEveryWaiter) {
