@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -188,11 +189,15 @@ int StaticDestructors() {
   static_producer = CreateProducer("static").release();
   static_writer = &static_producer->ThreadWriter("main");
   Trace(*static_writer, 0, 0);
-  // Goes on tracing while the process exits.
-  std::thread([] {
+  // Goes on tracing while the process exits. The producer may be used until
+  // its end only, a writer also after that.
+  std::promise<void> has_writer;
+  std::thread([&has_writer] {
     TraceWriter& writer = static_producer->ThreadWriter("other");
+    has_writer.set_value();
     for (uint64_t i = 0;; ++i) Trace(writer, 2, i);
   }).detach();
+  has_writer.get_future().wait();
   exit(0);
 }
 
