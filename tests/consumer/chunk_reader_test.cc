@@ -269,6 +269,40 @@ TEST(ChunkReaderTest, SizesThatExactlyFillTheChunkAreDelivered) {
   EXPECT_THAT(sink.Fragments(), ElementsAre(half, half, ""));
 }
 
+TEST(ChunkReaderTest, EveryNumberOfFragmentsIsReadInPayloadOrder) {
+  for (const uint32_t chunk_size : {256u, 2048u}) {
+    for (uint32_t count = 1; count <= 120; ++count) {
+      SCOPED_TRACE(count);
+      std::vector<std::string> fragments;
+      for (uint32_t i = 0; i < count; ++i) {
+        fragments.emplace_back(chunk_size == 256 ? i % 2 : i % 29,
+                               'a' + i % 26);
+      }
+      RingImage image = RingImage::InPlainMemory(Shape(2, chunk_size));
+      image.Publish({1, 1, 0, fragments});
+      ChunkReader reader(RingOf(image));
+      RecordingSink sink;
+      EXPECT_EQ(reader.DrainPass(sink), DrainOutcome::kDrained);
+      EXPECT_EQ(sink.Fragments(), fragments);
+    }
+  }
+}
+
+// One bit too much in any of the entries, wherever it stands.
+TEST(ChunkReaderTest, EveryEntryCountsTowardsTheSum) {
+  constexpr uint32_t kCount = 23;
+  for (uint32_t bad = 0; bad < kCount; ++bad) {
+    SCOPED_TRACE(bad);
+    RingImage image = RingImage::InPlainMemory(Shape(2, 1024));
+    image.Publish({1, 1, 0, std::vector<std::string>(kCount)});
+    image.chunk(0)[1024 - 2 * (bad + 1) + 1] = 0x04;  // 1024 bytes
+    ChunkReader reader(RingOf(image));
+    RecordingSink sink;
+    EXPECT_EQ(reader.DrainPass(sink), DrainOutcome::kDrained);
+    EXPECT_EQ(reader.stats().malformed, 1u);
+  }
+}
+
 TEST(ChunkReaderTest, LargestSizesNeverOverflowTheSum) {
   for (const uint32_t chunk_size : {1024u, 32u * 1024}) {
     RingImage image = RingImage::InPlainMemory(Shape(2, chunk_size));
@@ -549,9 +583,10 @@ struct StopCase {
 
 class ChunkReaderStopTest : public ::testing::TestWithParam<StopCase> {};
 
-// The offending chunk stands at position 2 of 8, behind a good one.
+// The offending chunk stands at position 2, behind two good ones, in a ring
+// that is large enough for read_pos to be published only every 4 positions.
 TEST_P(ChunkReaderStopTest, RingStopsAtTheOffendingPosition) {
-  RingImage image = RingImage::InPlainMemory(Shape(8));
+  RingImage image = RingImage::InPlainMemory(Shape(32));
   ChunkReader reader(RingOf(image));
   RecordingSink sink;
   image.Publish({1, 1, 0, {"0"}});

@@ -73,7 +73,14 @@ class ChunkReaderRaceTest : public ::testing::Test {
   }
   const void* word() const { return image_.chunk(0); }
 
-  RingImage image_ = RingImage::InPlainMemory({});
+  static test::RingImageOptions FourChunksOf512Bytes() {
+    test::RingImageOptions options;
+    options.num_chunks = 4;
+    options.chunk_size = 512;
+    return options;
+  }
+
+  RingImage image_ = RingImage::InPlainMemory(FourChunksOf512Bytes());
   ChunkReader reader_{Ring(image_.base(), image_.geometry())};
   RecordingSink sink_;
   DrainOutcome outcome_{};
@@ -176,6 +183,15 @@ TEST_F(ChunkReaderRaceTest, OnlyWhatWasAddedIsCopiedAfterALostRace) {
   EXPECT_EQ(sink_.buffers, std::vector<uint16_t>{0x0102});
 }
 
+TEST_F(ChunkReaderRaceTest, ManyAddedFragmentsKeepTheirOrderAndSizes) {
+  std::vector<std::string> fragments = {"the", "first", "three"};
+  Actor& reader = PassBeforeCas(abi::State::kAcquired, {1, 1, 0, fragments});
+  for (size_t i = 0; i < 20; ++i) fragments.emplace_back(i % 7, 'a' + i);
+  image_.PutChunk(0, abi::State::kComplete, {1, 1, 0, fragments});
+  reader.RunToEnd();
+  EXPECT_EQ(sink_.fragments, fragments);
+}
+
 TEST_F(ChunkReaderRaceTest, ChunkOfAnotherWriterIsCopiedAfresh) {
   // Impossible without breaking the protocol; the copy must follow the word.
   Actor& reader = PassBeforeCas(abi::State::kAcquired, {1, 1, 0, {"aaa"}});
@@ -195,7 +211,8 @@ TEST_F(ChunkReaderRaceTest, ChunkThatLostFragmentsIsCopiedAfresh) {
 TEST_F(ChunkReaderRaceTest, AddedSizeThatBreaksTheBoundsDropsTheWholePayload) {
   Actor& reader =
       PassBeforeCas(abi::State::kAcquired, {1, 1, 0, {std::string(200, 'a')}});
-  image_.chunk(0)[254] = 49;  // two entries leave 248 bytes
+  // Two entries leave 502 bytes; this one says 303.
+  abi::StoreDirEntry(image_.chunk(0) + 508, 2, 303);
   image_.set_state_word(0, 0x4002'0001);
   reader.RunToEnd();
   EXPECT_THAT(sink_.fragments, IsEmpty());
@@ -205,7 +222,7 @@ TEST_F(ChunkReaderRaceTest, AddedSizeThatBreaksTheBoundsDropsTheWholePayload) {
 
 TEST_F(ChunkReaderRaceTest, MalformedCopyIsNoBasisForTheNextOne) {
   Actor& reader = PassBeforeCas(abi::State::kAcquired, {1, 1, 0, {"a"}});
-  image_.chunk(0)[254] = 250;
+  abi::StoreDirEntry(image_.chunk(0) + 508, 2, 502);
   image_.set_state_word(0, 0x2002'0001);
   LoseOnce(reader, word());
   image_.PutChunk(0, abi::State::kComplete, {1, 1, 0, {"x", "y", "z"}});

@@ -142,6 +142,24 @@ void ForEachInterleaving(
   }
 }
 
+TEST_F(CursorRaceTest, TwoWritersThatSeeOneArmingSignalOnce) {
+  const os::UniqueFd event = *os::CreateEventFd();
+  ArmReader(ring_);
+  {
+    StepSequencer sequencer;
+    const auto notify = [&] { NotifyIfArmed(ring_, event.get()); };
+    for (const char* name : {"one", "other"}) {
+      ASSERT_TRUE(
+          sequencer.Start(name, notify)
+              .RunBefore(SharedAccess::kExchange, &ring_.words().reader_armed));
+    }
+  }
+  uint64_t signals = 0;
+  ASSERT_EQ(read(event.get(), &signals, sizeof(signals)),
+            static_cast<ssize_t>(sizeof(signals)));
+  EXPECT_EQ(signals, 1u);
+}
+
 // A writer that reserves the position at the threshold, against a reader that
 // is about to sleep.
 TEST_F(CursorRaceTest, ReaderNeverSleepsThroughAReservationAtTheThreshold) {
