@@ -794,8 +794,8 @@ TEST(ConsumerTest, EveryMethodWorksFromAnyThreadBesideAHotRing) {
 
 TEST(ConsumerTest, CallbackMayCallTheConsumer) {
   FedRing ring;
+  int lines = 0;  // outlives the consumer, which logs at its end, too
   std::unique_ptr<Consumer> consumer;
-  int lines = 0;
   ConsumerOptions options = TestOptions();
   options.log = [&](std::string_view) {
     if (++lines > 3) return;

@@ -223,7 +223,7 @@ TEST_F(OneProcessTest, ConsumerThatStartsAndStopsAgainAndAgainLosesNothing) {
   ASSERT_TRUE(producer.ok()) << producer.status();
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;
-  for (uint64_t number = 0; number < 4; ++number) {
+  for (uint64_t number = 0; number < 2; ++number) {
     threads.emplace_back([&, number] {
       TraceWriter& writer = (*producer)->ThreadWriter("main");
       for (uint64_t i = 0; !done; ++i) WriteNumbered(writer, number, i);

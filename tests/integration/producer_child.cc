@@ -133,9 +133,10 @@ int DieAfterPackets() {
 
 // Leaves main while a thread that nobody joins traces on.
 int ExitBesideADetachedThread() {
-  auto producer = AttachedProducer();
-  std::atomic<bool> traced{false};
-  std::thread([&producer, &traced] {
+  // Never destroyed: the thread uses it to the end.
+  static Producer* const producer = AttachedProducer().release();
+  static std::atomic<bool> traced{false};
+  std::thread([] {
     TraceWriter& writer = producer->ThreadWriter("main");
     for (uint64_t i = 0;; ++i) {
       WriteNumbered(writer, 0, i);
@@ -144,8 +145,6 @@ int ExitBesideADetachedThread() {
   }).detach();
   while (!traced) std::this_thread::yield();
   Require(producer->Flush(kLong).ok(), "a flush succeeds");
-  // Not its destructor: the thread still uses the pointer.
-  (void)producer.release();
   return 0;
 }
 

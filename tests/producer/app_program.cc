@@ -24,6 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/child_process.h"
+#include "tests/support/sanitizers.h"
 #include "tracering/producer.h"
 #include "tracering/trace_fields.h"
 
@@ -274,7 +276,7 @@ int WaitFor(pid_t child) {
 int Fork(ChildEnd end) {
   static_producer = CreateProducer("parent").release();
   Producer& producer = *static_producer;
-  constexpr uint64_t kThreads = 3;
+  constexpr uint64_t kThreads = tracering::test::kSanitized ? 0 : 3;
   constexpr int kForks = 5;
   std::mutex mutex;
   std::condition_variable changed;
@@ -356,14 +358,12 @@ int Fork(ChildEnd end) {
   return 0;
 }
 
-// The child never calls anything of ours, and lives on behind the parent.
+// The child never calls anything of ours, and outlives its parent: it ends with
+// the test.
 int ForkAndDie() {
   auto producer = CreateProducer("dies");
   Trace(producer->ThreadWriter("main"), 0, 0);
-  if (fork() == 0) {
-    pause();
-    _exit(0);
-  }
+  if (fork() == 0) tracering::test::handshake::AwaitRelease();
   _exit(0);
 }
 

@@ -23,20 +23,12 @@
 
 #include "src/common/ring/notification.h"
 #include "tests/race/race_harness.h"
+#include "tests/support/sanitizers.h"
 
 namespace tracering::internal {
 namespace {
 
 using test::RingImageOptions;
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kSlow = true;
-#elif defined(__has_feature)
-constexpr bool kSlow =
-    __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
-#else
-constexpr bool kSlow = false;
-#endif
 
 constexpr int kWriters = 4;
 
@@ -100,7 +92,7 @@ TEST_P(StressTest, BooksBalance) {
   writer_options.policy = load.policy;
   writer_options.stall_timeout = std::chrono::seconds(60);
   const uint64_t count =
-      kSlow ? load.packets_per_writer / 4 : load.packets_per_writer;
+      test::kSanitized ? load.packets_per_writer / 4 : load.packets_per_writer;
 
   std::vector<RaceHarness::Writer> writers;
   std::vector<std::thread> threads;
