@@ -16,6 +16,7 @@
 #include "tests/producer/scripted_service.h"
 #include "tests/support/accounting.h"
 #include "tests/support/child_process.h"
+#include "tests/support/sanitizers.h"
 
 namespace tracering::test {
 namespace {
@@ -91,6 +92,9 @@ TEST_F(AppTest, TracingFromDestructorsOfThreadLocalsIsDelivered) {
 }
 
 TEST_F(AppTest, TracingFromKeyDestructorsIsHarmless) {
+  if (kThreadSanitizer) {
+    GTEST_SKIP() << "ThreadSanitizer is gone when these destructors run";
+  }
   Run("key_destructors");
   // At least those before the library's own.
   EXPECT_GE(attempted_, 20u * 2);
@@ -171,6 +175,9 @@ TEST_F(ForkTest, AChildThatIsBornInACallbackTouchesNothing) {
 
 // The child consists of the background thread alone.
 TEST_F(ForkTest, AChildThatIsBornOnTheBackgroundThreadEndsWithIt) {
+  if (kThreadSanitizer) {
+    GTEST_SKIP() << "ThreadSanitizer cannot end a process by its last thread";
+  }
   Run("fork_in_thread");
   ASSERT_THAT(service_.clients(), SizeIs(1));
   EXPECT_EQ(attempted_, 1u);
