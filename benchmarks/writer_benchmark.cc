@@ -3,7 +3,8 @@
 //
 // The ring is drained between timed stretches, by the benchmark's own thread,
 // so that neither a reader nor a full ring is in the numbers. `vs_floor` is the
-// time of one packet over that of its floor, which is measured just before.
+// time of one packet over that of its floor, which is measured just before; the
+// unit that the library prints behind it means nothing.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
