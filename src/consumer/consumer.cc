@@ -356,7 +356,7 @@ absl::Status Consumer::Impl::AttachLocked(const AttachRingOptions& options,
   requests[0].num_chunks = options.num_chunks;
   requests[0].chunk_size = options.chunk_size;
   requests[0].metadata = options.metadata;
-  if (absl::Status status = registry_.AttachRings(session, std::move(requests));
+  if (absl::Status status = registry_.AttachRings(session, requests);
       !status.ok()) {
     return status;
   }

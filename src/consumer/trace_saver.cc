@@ -58,11 +58,10 @@ void TraceSaver::TakeTotals() {
 }
 
 absl::Status TraceSaver::WriteDescriptors(
-    std::vector<MetadataPacket> descriptors, bool head) {
+    const std::vector<MetadataPacket>& descriptors, bool head) {
   std::vector<uint64_t> rejected;
-  const absl::Status status =
-      head ? writer_->Begin(descriptors, &rejected)
-           : writer_->AppendMetadata(descriptors, &rejected);
+  absl::Status status = head ? writer_->Begin(descriptors, &rejected)
+                             : writer_->AppendMetadata(descriptors, &rejected);
   if (!rejected.empty()) {
     std::lock_guard<LoopMutex> guard(*source_.mutex);
     source_.buffers->metadata().Reject(rejected);
@@ -72,7 +71,7 @@ absl::Status TraceSaver::WriteDescriptors(
 
 absl::Status TraceSaver::WriteSlice(uint32_t target, const RecordSlice& slice) {
   std::vector<RejectedPacket> rejected;
-  const absl::Status status = writer_->Append(slice, &progress_, &rejected);
+  absl::Status status = writer_->Append(slice, &progress_, &rejected);
   rejected_ += rejected.size();
   if (!rejected.empty()) {
     std::lock_guard<LoopMutex> guard(*source_.mutex);

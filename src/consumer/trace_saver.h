@@ -73,7 +73,7 @@ class TraceSaver {
   // Fixes what belongs to the file, and how much that is.
   void TakeTotals();
   absl::Status WritePackets();
-  absl::Status WriteDescriptors(std::vector<MetadataPacket> descriptors,
+  absl::Status WriteDescriptors(const std::vector<MetadataPacket>& descriptors,
                                 bool head);
   absl::Status WriteSlice(uint32_t target, const RecordSlice& slice);
   TraceStatsValues MakeStats() const;

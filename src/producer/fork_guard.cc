@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <mutex>
+#include <new>
 
 #include "src/common/os/errno_saver.h"
 #include "src/common/os/shared_mapping.h"
@@ -119,7 +120,8 @@ ForkGuard::Registration::~Registration() {
 }
 
 void AbandonInChild(const void* object) {
-  Push(abandoned, new Abandoned{object, nullptr});
+  auto* const entry = new (std::nothrow) Abandoned{object, nullptr};
+  if (entry != nullptr) Push(abandoned, entry);
 }
 
 }  // namespace tracering::internal

@@ -3,6 +3,7 @@
 // touches a lock.
 #include "tracering/producer.h"
 
+#include <new>
 #include <utility>
 
 #include "src/common/os/process.h"
@@ -32,7 +33,8 @@ Producer::Producer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Producer::~Producer() {
   if (impl_->InForkedChild()) {
     // Whatever another thread was doing with it at the time will never end.
-    internal::AbandonInChild(new std::shared_ptr<Impl>(std::move(impl_)));
+    internal::AbandonInChild(new (std::nothrow)
+                                 std::shared_ptr<Impl>(std::move(impl_)));
     return;
   }
   impl_->Shutdown();

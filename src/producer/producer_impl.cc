@@ -22,7 +22,6 @@ using internal::Descriptors;
 using internal::ForkGuard;
 using internal::ManagedRing;
 using internal::ManagedWriter;
-using internal::RingMode;
 using internal::ThreadWriters;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -315,7 +314,7 @@ absl::Status Producer::Impl::Flush(nanoseconds timeout) {
   const int64_t deadline_ns = DeadlineNs(timeout);
   ThreadWriters::PublishPending(id_);
   if (!attached()) return NoConsumerError();
-  const absl::Status descriptors = FlushDescriptors(deadline_ns);
+  absl::Status descriptors = FlushDescriptors(deadline_ns);
   std::vector<abi::Position> targets;
   for (const auto& ring : rings_) {
     targets.push_back(ring->ring().LoadWritePosRelaxed());

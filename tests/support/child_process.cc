@@ -104,6 +104,7 @@ ChildProcess ChildProcess::Spawn(
       setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
     }
     std::vector<char*> argv;
+    argv.reserve(args.size() + 1);
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);
     execv(argv[0], argv.data());
