@@ -95,12 +95,12 @@ class TargetBuffer {
   ReadCursor BeginSnapshot() const;
 
   // A reading that starts with the oldest record that no stream has had, and
-  // never ends. What it has copied counts as consumed: under kDiscard it makes
+  // goes on with what comes. What it has copied counts as consumed: under kDiscard it makes
   // room, under kRing it may be overwritten without being a loss.
   ReadCursor BeginStream() const;
 
-  // Gives a stream an end: everything that is there now and nothing newer.
-  void EndStream(ReadCursor* cursor) const { cursor->end_ = end_; }
+  // Gives a stream an end, for now: everything that is there and nothing newer.
+  void LimitToPresent(ReadCursor* cursor) const { cursor->end_ = end_; }
 
   // Replaces `slice` by the next whole records of `cursor`: as many as fit into
   // `max_bytes`, but at least one. False, and an empty slice, if there is

@@ -45,7 +45,7 @@ absl::Status TraceSaver::WriteHead() {
     }
     if (mode_ == Mode::kSnapshot) TakeTotals();
   }
-  if (absl::Status status = WriteDescriptors(std::move(descriptors), true);
+  if (absl::Status status = WriteDescriptors(descriptors, true);
       !status.ok()) {
     return status;
   }
@@ -107,7 +107,23 @@ absl::Status TraceSaver::WritePackets() {
   return absl::OkStatus();
 }
 
+// A round has an end, or one beside a producer that never rests would go on
+// for ever.
+void TraceSaver::LimitRound() {
+  for (uint32_t target = 0; target < cursors_.size(); ++target) {
+    source_.buffers->buffer(target).LimitToPresent(&cursors_[target]);
+  }
+}
+
 absl::Status TraceSaver::Pump() {
+  {
+    std::lock_guard<LoopMutex> guard(*source_.mutex);
+    LimitRound();
+  }
+  return WriteRound();
+}
+
+absl::Status TraceSaver::WriteRound() {
   std::vector<MetadataPacket> descriptors;
   {
     std::lock_guard<LoopMutex> guard(*source_.mutex);
@@ -117,7 +133,7 @@ absl::Status TraceSaver::Pump() {
     metadata_generation_ = source_.buffers->metadata().CopySince(
         metadata_generation_, &descriptors);
   }
-  if (absl::Status status = WriteDescriptors(std::move(descriptors), false);
+  if (absl::Status status = WriteDescriptors(descriptors, false);
       !status.ok()) {
     return status;
   }
@@ -127,15 +143,12 @@ absl::Status TraceSaver::Pump() {
 
 absl::StatusOr<TraceFileInfo> TraceSaver::Finish() {
   if (mode_ == Mode::kStream) {
-    // From here on the cursors have an end, or a producer that never rests
-    // would never let go of us.
+    // Totals and the end of the last round belong together.
     std::lock_guard<LoopMutex> guard(*source_.mutex);
-    for (uint32_t target = 0; target < cursors_.size(); ++target) {
-      source_.buffers->buffer(target).EndStream(&cursors_[target]);
-    }
+    LimitRound();
     TakeTotals();
   }
-  if (absl::Status status = mode_ == Mode::kStream ? Pump() : WritePackets();
+  if (absl::Status status = mode_ == Mode::kStream ? WriteRound() : WritePackets();
       !status.ok()) {
     return status;
   }

@@ -59,7 +59,7 @@ class TraceSaver {
   TraceSaver(const TraceSaver&) = delete;
   TraceSaver& operator=(const TraceSaver&) = delete;
 
-  // Writes what a stream has to take by now.
+  // Writes what a stream has to take by now, and nothing that comes meanwhile.
   absl::Status Pump();
 
   // Writes the rest, as of now, and the trace stats, and closes the file.
@@ -72,6 +72,9 @@ class TraceSaver {
   absl::Status WriteHead();
   // Fixes what belongs to the file, and how much that is.
   void TakeTotals();
+  // Under the mutex.
+  void LimitRound();
+  absl::Status WriteRound();
   absl::Status WritePackets();
   absl::Status WriteDescriptors(const std::vector<MetadataPacket>& descriptors,
                                 bool head);

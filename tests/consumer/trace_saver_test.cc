@@ -195,6 +195,35 @@ TEST_F(TraceSaverTest, StreamsFollowEachOtherWithoutAGap) {
   EXPECT_THAT(accounting.complaints(), IsEmpty());
 }
 
+// A round takes what was there when it began, or it would never end, and never
+// get to descriptors and to the disk.
+TEST_F(TraceSaverTest, RoundOfAStreamEndsBesideAProducerThatNeverRests) {
+  FedRing fed;
+  Attach(fed);
+  {
+    const std::lock_guard<LoopMutex> guard(mutex_);
+    buffers_->SetStreaming(true);
+  }
+  absl::StatusOr<std::unique_ptr<TraceSaver>> saver =
+      TraceSaver::Begin(source_, path_, TraceSaver::Mode::kStream);
+  ASSERT_TRUE(saver.ok()) << saver.status();
+  fed.Publish(1, 20);
+  Drain();
+  std::atomic<bool> done{false};
+  std::thread round([&] {
+    EXPECT_TRUE((*saver)->Pump().ok());
+    done = true;
+  });
+  while (!done) {
+    fed.Publish(1, 20);
+    Drain();
+  }
+  round.join();
+  const absl::StatusOr<TraceFileInfo> info = (*saver)->Finish();
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->packets + info->lost.total(), fed.attempted());
+}
+
 // The period is an hour: only the pressure of a filling buffer brings it.
 TEST_F(TraceSaverTest, FillingBufferCallsTheStreamBeforeItsPeriod) {
   FedRing fed;
