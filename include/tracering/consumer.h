@@ -174,7 +174,7 @@ class Consumer {
   absl::StatusOr<TraceFileInfo> WriteTrace(const std::string& path);
 
   // From now on moves packets from the buffers to the file `path`, at least
-  // every `period` (1 ms or more) and before a buffer is full where the disk
+  // every `period` (1 ms to 1 hour) and before a buffer is full where the disk
   // keeps up. FAILED_PRECONDITION while another stream is being written.
   absl::Status StreamTo(const std::string& path,
                         std::chrono::milliseconds period);

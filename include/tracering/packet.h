@@ -76,7 +76,9 @@ class FieldWriter {
     encoder().AppendBytes(field, data, size);
   }
   // Opens a nested message.
-  [[nodiscard]] Message BeginMessage(uint32_t field);
+  [[nodiscard]] Message BeginMessage(uint32_t field) &;
+  // The message would outlive what it is part of.
+  Message BeginMessage(uint32_t field) && = delete;
 
  protected:
   FieldWriter() = default;
@@ -113,7 +115,7 @@ class Message : public FieldWriter<Message> {
 };
 
 template <typename Self>
-inline Message FieldWriter<Self>::BeginMessage(uint32_t field) {
+inline Message FieldWriter<Self>::BeginMessage(uint32_t field) & {
   return Message(&encoder(), field);
 }
 

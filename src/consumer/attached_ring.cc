@@ -68,6 +68,7 @@ AttachedRing::AttachedRing(Options options, RingOwner* owner,
 
 DrainOutcome AttachedRing::DrainSlice(uint64_t end) {
   ChunkSink sink{this};
+  owner_->hear_budget = {};
   const DrainOutcome outcome = reader_.DrainTo(
       std::min(end, reader_.resolved() + slice_positions_), sink);
   if (outcome == DrainOutcome::kStopped) {
@@ -96,18 +97,6 @@ void AttachedRing::PublishLosses() {
 
 bool AttachedRing::TakeNewStop() {
   return stopped() && !std::exchange(stop_taken_, true);
-}
-
-uint32_t AttachedRing::CountOpenChunks(uint32_t first, uint32_t count) const {
-  if (reader_.stats().scrapes == 0) return 0;
-  const Ring& ring = reader_.ring();
-  const uint32_t end = std::min(first + count, ring.geometry().num_chunks());
-  uint32_t open = 0;
-  for (uint32_t index = first; index < end; ++index) {
-    const uint32_t word = ring.StateOf(abi::ChunkIndex(index)).LoadAcquire();
-    if (abi::StateOf(word) == abi::State::kRewriteRequested) ++open;
-  }
-  return open;
 }
 
 uint32_t AttachedRing::Outstanding() const {

@@ -37,6 +37,14 @@ struct RingOwner {
   // Looks for grants that were asked for and not heard yet, because the
   // packets have overtaken the message. May be null.
   std::function<void()> hear_requests;
+  // What it may take in one slice: a little more than a socket's queue holds,
+  // so that a peer that never stops asking does not hold everybody up.
+  struct HearBudget {
+    int messages = 512;
+    int64_t bytes = int64_t{1} << 19;
+    bool spent() const { return messages <= 0 || bytes <= 0; }
+  };
+  HearBudget hear_budget;
   // Sequences started. Honest producers stay far below the limit; others must
   // not fill our memory with names.
   static constexpr size_t kMaxSequences = size_t{1} << 18;
@@ -86,9 +94,9 @@ class AttachedRing final : private PacketSink {
   // True once after the ring was stopped, for the log.
   [[nodiscard]] bool TakeNewStop();
 
-  // Of the chunks [first, first + count), those that were scraped and that
-  // their writers have not given back: writers inside a packet or a batch.
-  uint32_t CountOpenChunks(uint32_t first, uint32_t count) const;
+  // Chunks that were scraped and that their writers have not given back:
+  // writers inside a packet or a batch. See ChunkReader.
+  uint32_t CountOpenChunks() { return reader_.CountOpenChunks(); }
 
   // --- Wake-ups (src/common/ring/notification.h) ---
 

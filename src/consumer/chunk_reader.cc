@@ -14,6 +14,10 @@ namespace {
 // How often a position is dispatched again after a lost race, in one pass.
 constexpr int kMaxRedispatches = 8;
 
+// Chunks that are remembered as taken from a writer. Honest rings have as many
+// as they have writers inside a packet.
+constexpr size_t kMaxScraped = 4096;
+
 // Whether a chunk that showed `before` and now shows `after` still belongs to
 // the publisher of `before`, so that what was copied still stands there.
 // Publishing may add fragments and the flag that describes the last of them.
@@ -170,6 +174,7 @@ ChunkReader::Step ChunkReader::ResolveNext() {
         const bool well_formed = CopyPublished(chunk, observed);
         if (state.TryRequestRewrite(word)) {
           ++stats_.scrapes;
+          NoteScrape(index);
           return Deliver(observed, well_formed);
         }
         break;
@@ -285,6 +290,30 @@ ChunkReader::Step ChunkReader::Deliver(uint32_t word, bool well_formed) {
   stats_.fragments += num_fragments;
   stats_.payload_bytes += copied_payload_;
   return Step::kChunk;
+}
+
+void ChunkReader::NoteScrape(abi::ChunkIndex index) {
+  if (scraped_.size() == kMaxScraped) PruneScraped();
+  if (scraped_.size() < kMaxScraped) scraped_.push_back(index.value());
+}
+
+void ChunkReader::PruneScraped() {
+  std::sort(scraped_.begin(), scraped_.end());
+  scraped_.erase(std::unique(scraped_.begin(), scraped_.end()), scraped_.end());
+  scraped_.erase(
+      std::remove_if(scraped_.begin(), scraped_.end(),
+                     [this](uint32_t index) {
+                       const uint32_t word =
+                           ring_.StateOf(abi::ChunkIndex(index)).LoadAcquire();
+                       return abi::StateOf(word) !=
+                              abi::State::kRewriteRequested;
+                     }),
+      scraped_.end());
+}
+
+uint32_t ChunkReader::CountOpenChunks() {
+  PruneScraped();
+  return static_cast<uint32_t>(scraped_.size());
 }
 
 ChunkReader::Step ChunkReader::Drop(ChunkDropReason reason, uint32_t word,

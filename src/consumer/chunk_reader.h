@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "src/common/ring/ring.h"
 #include "src/consumer/chunk_view.h"
@@ -162,6 +163,10 @@ class ChunkReader {
   // it had only the first part. After any other end nobody has.
   bool predecessor_left() const { return predecessor_left_; }
 
+  // Chunks that were taken from writers which still hold them, as far as the
+  // last 4096 that were taken go. A look at each: the writers may have let go.
+  uint32_t CountOpenChunks();
+
   // Says that this reader has counted its unfinished packets and comes no
   // more. After the last pass; no effect once another reader has attached.
   void Leave();
@@ -208,6 +213,9 @@ class ChunkReader {
   // After the transition from `word`: what becomes of the copy.
   Step Deliver(uint32_t word, bool well_formed);
   Step Drop(ChunkDropReason reason, uint32_t word, uint64_t* counter);
+  void NoteScrape(abi::ChunkIndex index);
+  // Forgets chunks that their writers have let go of.
+  void PruneScraped();
   // Causes behind a data loss flag; 0 without the flag.
   LossMask TakeMovedWriterLoss(uint32_t flags);
 
@@ -235,6 +243,8 @@ class ChunkReader {
 
   ChunkView view_;
   DroppedChunk dropped_;
+  // May name chunks that have been let go of since, and some twice.
+  std::vector<uint32_t> scraped_;
   // Writers' counters at this ring's previous loss mark.
   std::array<uint64_t, kNumWriterLossCauses> marked_loss_{};
 };

@@ -266,9 +266,10 @@ absl::StatusOr<TraceFileInfo> Consumer::Impl::WriteTrace(
 
 absl::Status Consumer::Impl::StreamTo(const std::string& path,
                                       std::chrono::milliseconds period) {
-  if (period < std::chrono::milliseconds(1)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "stream period of {} ms: it must be 1 or more", period.count()));
+  if (period < std::chrono::milliseconds(1) || period > std::chrono::hours(1)) {
+    return absl::InvalidArgumentError(
+        fmt::format("stream period of {} ms: it must be from 1 ms to 1 hour",
+                    period.count()));
   }
   std::lock_guard<std::mutex> life(life_mutex_);
   if (stream_ != nullptr) {

@@ -253,9 +253,12 @@ void ControlServer::HearRequests(uint64_t session_id) {
   ProducerSession* session = registry_->Find(session_id);
   if (session == nullptr) return;
   std::deque<EarlyMessage>& early = session->early_messages;
-  while (early.size() < kMaxEarlyMessages) {
+  RingOwner::HearBudget& budget = session->owner.hear_budget;
+  while (early.size() < kMaxEarlyMessages && !budget.spent()) {
     EarlyMessage message = Receive(*session);
     if (message.received.outcome == os::ReceiveOutcome::kWouldBlock) break;
+    --budget.messages;
+    budget.bytes -= static_cast<int64_t>(message.bytes.size());
     const bool is_message =
         message.received.outcome == os::ReceiveOutcome::kMessage;
     control::ProducerMessage decoded;

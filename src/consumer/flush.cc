@@ -14,9 +14,6 @@
 namespace tracering::internal {
 namespace {
 
-// Chunks whose state is looked at in one go, for open writers.
-constexpr uint32_t kChunksPerLook = 4096;
-
 int64_t DeadlineNs(std::chrono::nanoseconds timeout) {
   const int64_t now = os::MonotonicNs();
   const int64_t left = std::numeric_limits<int64_t>::max() - now;
@@ -111,15 +108,10 @@ class Flush {
 
   void CountOpenWriters() {
     for (const Target& target : targets_) {
-      bool more = true;
-      for (uint32_t first = 0; more; first += kChunksPerLook) {
-        std::lock_guard<LoopMutex> guard(*mutex_);
-        const AttachedRing* ring = FindRing(target);
-        if (ring == nullptr) break;
-        Result(target).open_writers +=
-            ring->CountOpenChunks(first, kChunksPerLook);
-        more = ring->geometry().num_chunks() - first > kChunksPerLook;
-      }
+      std::lock_guard<LoopMutex> guard(*mutex_);
+      AttachedRing* const ring = FindRing(target);
+      if (ring == nullptr) continue;
+      Result(target).open_writers += ring->CountOpenChunks();
     }
   }
 

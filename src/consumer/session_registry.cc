@@ -66,37 +66,42 @@ ProducerSession* SessionRegistry::Find(uint64_t id) {
 absl::Status SessionRegistry::GrantBuffers(ProducerSession* session,
                                            const BufferRequests& requests,
                                            std::vector<std::string>* unknown) {
-  std::unordered_map<uint16_t, uint32_t> granted = session->owner.targets;
-  std::unordered_set<uint16_t> refused = session->owner.unknown_buffers;
+  RingOwner& owner = session->owner;
+  // What this message adds; no target for a name that we do not know.
+  std::unordered_map<uint16_t, std::optional<uint32_t>> added;
   std::vector<std::string> refused_names;
   for (const auto& [id, name] : requests) {
     const std::optional<uint32_t> target = buffers_->Find(name);
-    const auto before = granted.find(id.value());
-    const bool was_granted = before != granted.end();
-    const bool was_refused = refused.count(id.value()) != 0;
-    const bool same = target.has_value()
-                          ? was_granted && before->second == *target
-                          : was_refused;
-    if ((was_granted || was_refused) && !same) {
+    bool same = true;
+    if (const auto granted = owner.targets.find(id.value());
+        granted != owner.targets.end()) {
+      same = target == granted->second;
+    } else if (owner.unknown_buffers.count(id.value()) != 0) {
+      same = !target.has_value();
+    } else {
+      same = added.emplace(id.value(), target).first->second == target;
+    }
+    if (!same) {
       return absl::InvalidArgumentError(
           fmt::format("buffer id {} was given another name before '{}'",
                       id.value(), Escaped(name)));
     }
-    if (target.has_value()) {
-      granted.emplace(id.value(), *target);
-    } else {
-      refused.insert(id.value());
-      refused_names.push_back(name);
-    }
+    if (!target.has_value()) refused_names.push_back(name);
   }
-  const size_t total = granted.size() + refused.size();
+  const size_t total =
+      owner.targets.size() + owner.unknown_buffers.size() + added.size();
   if (total > limits_.buffers_per_producer) {
     return absl::ResourceExhaustedError(
         fmt::format("{} buffers are named; the limit for one producer is {}",
                     total, limits_.buffers_per_producer));
   }
-  session->owner.targets = std::move(granted);
-  session->owner.unknown_buffers = std::move(refused);
+  for (const auto& [id, target] : added) {
+    if (target.has_value()) {
+      owner.targets.emplace(id, *target);
+    } else {
+      owner.unknown_buffers.insert(id);
+    }
+  }
   unknown->insert(unknown->end(), refused_names.begin(), refused_names.end());
   return absl::OkStatus();
 }
@@ -266,9 +271,12 @@ bool SessionRegistry::RunClosingSlice(uint64_t id) {
     }
     ring->DrainSlice(session->closing_ends[i]);
     OnSlice(ring);
-    break;
+    return Find(id) != nullptr;
   }
-  return Find(id) != nullptr;
+  // What was left may have been stopped by somebody who only looked at the
+  // cursors, such as a flush.
+  Remove(session);
+  return false;
 }
 
 void SessionRegistry::StopWatching(ProducerSession* session) {

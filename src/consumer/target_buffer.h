@@ -95,8 +95,9 @@ class TargetBuffer {
   ReadCursor BeginSnapshot() const;
 
   // A reading that starts with the oldest record that no stream has had, and
-  // goes on with what comes. What it has copied counts as consumed: under kDiscard it makes
-  // room, under kRing it may be overwritten without being a loss.
+  // goes on with what comes. What it has copied counts as consumed: under
+  // kDiscard it makes room, under kRing it may be overwritten without being a
+  // loss.
   ReadCursor BeginStream() const;
 
   // Gives a stream an end, for now: everything that is there and nothing newer.

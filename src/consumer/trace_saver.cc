@@ -45,8 +45,7 @@ absl::Status TraceSaver::WriteHead() {
     }
     if (mode_ == Mode::kSnapshot) TakeTotals();
   }
-  if (absl::Status status = WriteDescriptors(descriptors, true);
-      !status.ok()) {
+  if (absl::Status status = WriteDescriptors(descriptors, true); !status.ok()) {
     return status;
   }
   return mode_ == Mode::kStream ? writer_->Publish() : absl::OkStatus();
@@ -148,7 +147,8 @@ absl::StatusOr<TraceFileInfo> TraceSaver::Finish() {
     LimitRound();
     TakeTotals();
   }
-  if (absl::Status status = mode_ == Mode::kStream ? WriteRound() : WritePackets();
+  if (absl::Status status =
+          mode_ == Mode::kStream ? WriteRound() : WritePackets();
       !status.ok()) {
     return status;
   }

@@ -739,6 +739,22 @@ TEST(ChunkReaderTest, NewReaderKnowsWhetherTheOneBeforeItLeftOrDied) {
   EXPECT_EQ(image.Word32(abi::kReaderLeftOffset), 1u);
 }
 
+TEST(ChunkReaderTest, ChunksThatWritersStillHoldAreCounted) {
+  RingImage image = RingImage::InPlainMemory(Shape(8));
+  image.set_state_word(0, 0x2001'0001);
+  image.set_state_word(1, 0x2001'0002);
+  image.set_state_word(2, 0x2000'0003);
+  image.set_write_pos(3);
+  ChunkReader reader(RingOf(image));
+  RecordingSink sink;
+  EXPECT_EQ(reader.CountOpenChunks(), 0u);
+  EXPECT_EQ(reader.DrainPass(sink), DrainOutcome::kDrained);
+  EXPECT_EQ(reader.CountOpenChunks(), 3u);
+  image.set_state_word(1, abi::kAcknowledgedWord);
+  EXPECT_EQ(reader.CountOpenChunks(), 2u);
+  EXPECT_EQ(reader.CountOpenChunks(), 2u);
+}
+
 // --- Restart of the reader ---
 
 // A predecessor resolved positions and died before it published read_pos.

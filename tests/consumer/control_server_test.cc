@@ -208,6 +208,29 @@ TEST_F(ControlServerTest, PacketsThatOvertakeTheNameOfTheirBufferAreNotLost) {
   }));
 }
 
+// The socket is never empty: requests come faster than they can be heard.
+TEST_F(ControlServerTest, ProducerThatNeverStopsNamingBuffersHoldsNobodyUp) {
+  StartConsumer();
+  FedRing ring;
+  RawClient client(path());
+  client.Send(HelloFor({&ring}), {ring.image().fd()});
+  ASSERT_TRUE(client.ReceiveWelcome().has_value());
+  std::atomic<bool> done{false};
+  std::vector<std::thread> senders;
+  for (int i = 0; i < 2; ++i) {
+    senders.emplace_back([&] {
+      while (!done) client.TrySend(control::AddBuffers{{{20, "main"}}});
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    ring.Publish(1, 1, 99);  // never named
+    EXPECT_TRUE(consumer_->Flush(seconds(30)).complete);
+    EXPECT_EQ(consumer_->stats().producers_connected, 1u);
+  }
+  done = true;
+  for (std::thread& sender : senders) sender.join();
+}
+
 TEST_F(ControlServerTest, WhatBreaksARuleIsRejectedWithTheReason) {
   options_.limits.rings_per_producer = 2;
   StartConsumer();

@@ -45,6 +45,13 @@ class RawClient {
               control::CodecOutcome::kOk);
     SendBytes(bytes, fds);
   }
+  // Whether it is sent or not, for a flood.
+  void TrySend(const control::ProducerMessage& message) {
+    std::string bytes;
+    EXPECT_EQ(control::EncodeProducerMessage(message, &bytes),
+              control::CodecOutcome::kOk);
+    (void)os::SendMessage(fd_.get(), bytes, {});
+  }
   void SendBytes(const std::string& bytes, const std::vector<int>& fds = {}) {
     EXPECT_EQ(os::SendMessage(fd_.get(), bytes, fds).outcome,
               os::SendOutcome::kSent);

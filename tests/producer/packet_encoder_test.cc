@@ -7,6 +7,8 @@
 
 #include <limits>
 #include <random>
+#include <type_traits>
+#include <utility>
 
 #include "tests/producer/writer_harness.h"
 #include "tests/support/all_types.pb.h"
@@ -185,6 +187,16 @@ TEST(PacketEncoderTest, NestedMessagesOpenWithAGroupTagAndCloseWithOneByte) {
             }),
             Bytes({0x40, 0xac, 0x02, 0x5b, 0x48, 0x01, 0x23, 0x04, 0x04}));
 }
+
+// A message of a packet that is gone at the end of the statement.
+template <typename T>
+auto CanBeginMessage(int)
+    -> decltype(std::declval<T>().BeginMessage(1), std::true_type());
+template <typename T>
+std::false_type CanBeginMessage(...);
+static_assert(decltype(CanBeginMessage<Packet&>(0))::value);
+static_assert(!decltype(CanBeginMessage<Packet>(0))::value);
+static_assert(!decltype(CanBeginMessage<Message>(0))::value);
 
 TEST(PacketEncoderTest, EndingAMessageClosesThoseInIt) {
   EXPECT_EQ(Written([](Packet& packet) {
