@@ -12,6 +12,10 @@ if [[ $# -gt 1 || ${1:-} == -* ]]; then
   exit 2
 fi
 
+if [[ -d $trace || ! -d $(dirname -- "$trace") ]]; then
+  fail "cannot write a trace to $trace: it must be a file in a folder that exists"
+fi
+
 ensure_packages "${BUILD_PACKAGES[@]}"
 say "Building the demo"
 cmake --preset demo >/dev/null
