@@ -338,8 +338,9 @@ void ControlServer::OnDatagram(ProducerSession* session, std::string_view bytes,
   if (outcome != control::CodecOutcome::kOk) {
     return Reject(session, control::CodecRule(outcome));
   }
-  // A kind of message that a newer producer knows.
-  if (std::holds_alternative<std::monostate>(message)) return;
+  // A kind of message that a newer producer knows. None of those that may be
+  // ignored brings descriptors.
+  if (std::holds_alternative<std::monostate>(message) && fds.empty()) return;
   if (fds.size() != control::NumFds(message)) {
     return Reject(session, fmt::format("a message carries {} descriptors; {} "
                                        "belong with it",

@@ -323,6 +323,16 @@ TEST_F(ControlServerTest, UnknownMessagesAreIgnored) {
   EXPECT_TRUE(client.AwaitHangUp());
 }
 
+// Otherwise one connection could send any number of descriptors to close.
+TEST_F(ControlServerTest, UnknownMessageWithDescriptorsIsRejected) {
+  StartConsumer();
+  FedRing ring;
+  RawClient client(path());
+  client.SendBytes(std::string("\x7a\x00", 2), {ring.image().fd()});
+  EXPECT_EQ(client.ReceiveReject(),
+            "a message carries 1 descriptors; 0 belong with it");
+}
+
 TEST_F(ControlServerTest, SilentConnectionIsTurnedAwayInTime) {
   StartConsumer();
   RawClient client(path());

@@ -14,8 +14,10 @@
 namespace tracering::os {
 
 // Closes `fds`: memory files, which cannot block, at once; what else a peer may
-// have sent in a thread of its own. There are at most 8 such threads; while all
-// of them are stuck, further descriptors are left open rather than waited for.
+// have sent soon, on a thread that ends when it has nothing to do. While that
+// is stuck in one of them for a second, another thread goes on with the rest,
+// up to 32 of them; what they cannot take stays open until one is free. A
+// forked child does not close what waited when it was forked.
 void CloseUntrusted(std::vector<UniqueFd> fds) noexcept;
 
 // Closes a connection after taking out of it what the peer has sent and nobody

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +18,7 @@
 #include "src/common/os/memfd.h"
 #include "src/common/os/unix_socket.h"
 #include "tests/common/os/os_test_util.h"
+#include "tests/support/sanitizers.h"
 
 namespace tracering::os {
 namespace {
@@ -78,6 +80,20 @@ UniqueFd MakeMemory() {
   return *std::move(fd);
 }
 
+// A hang-up shows that the only writing end is gone.
+bool AwaitHangUp(const UniqueFd& reader) {
+  pollfd hang_up{reader.get(), 0, 0};
+  return poll(&hang_up, 1, kDeadlineMs) == 1;
+}
+
+// The reading end of a pipe, whose writing end is given to CloseUntrusted.
+UniqueFd CloseWriterOfAPipe() {
+  int pipe_fds[2];
+  test::Require(pipe2(pipe_fds, O_CLOEXEC) == 0, "pipe2");
+  CloseUntrusted(ListOf(UniqueFd(pipe_fds[1])));
+  return UniqueFd(pipe_fds[0]);
+}
+
 // The tests that count descriptors come first: the others leave threads behind
 // that close some in their own time.
 
@@ -107,17 +123,46 @@ TEST(CloseUntrustedTest, MemoryFilesAreClosedAtOnce) {
 }
 
 TEST(CloseUntrustedTest, OtherFilesAreClosedTooInTheirOwnTime) {
-  int pipe_fds[2];
-  ASSERT_EQ(pipe2(pipe_fds, O_CLOEXEC), 0);
-  const UniqueFd reader(pipe_fds[0]);
-  CloseUntrusted(ListOf(UniqueFd(pipe_fds[1])));
-  // The hang-up shows that the only writing end is gone.
-  pollfd hang_up{reader.get(), 0, 0};
-  EXPECT_EQ(poll(&hang_up, 1, kDeadlineMs), 1);
+  EXPECT_TRUE(AwaitHangUp(CloseWriterOfAPipe()));
 }
 
-// Each of these would hang for half an hour. More of them than there are
-// threads to wait for them.
+// Pins that descriptors were left open for good once more than a few closes
+// were under way.
+TEST(CloseUntrustedTest, DescriptorsBehindManyThatTakeLongAreClosedInTheEnd) {
+  std::vector<LingeringSocket> sockets(8);
+  for (LingeringSocket& socket : sockets) {
+    CloseUntrusted(ListOf(socket.TakeFd()));
+  }
+  const UniqueFd reader = CloseWriterOfAPipe();
+  sockets.clear();
+  EXPECT_TRUE(AwaitHangUp(reader));
+}
+
+TEST(CloseUntrustedTest, FloodIsClosedToTheLast) {
+  std::vector<UniqueFd> readers;
+  for (int i = 0; i < 400; ++i) readers.push_back(CloseWriterOfAPipe());
+  for (const UniqueFd& reader : readers) ASSERT_TRUE(AwaitHangUp(reader));
+}
+
+TEST(CloseUntrustedTest, DescriptorThatNeverClosesHoldsUpNoOther) {
+  LingeringSocket lingering;
+  CloseUntrusted(ListOf(lingering.TakeFd()));
+  EXPECT_TRUE(AwaitHangUp(CloseWriterOfAPipe()));
+}
+
+TEST(CloseUntrustedTest, ForkedChildClosesToo) {
+  if (test::kThreadSanitizer) GTEST_SKIP() << "no threads in forked children";
+  LingeringSocket lingering;
+  CloseUntrusted(ListOf(lingering.TakeFd()));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) _exit(AwaitHangUp(CloseWriterOfAPipe()) ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+// Each of these would hang for half an hour.
 TEST(CloseUntrustedTest, DescriptorsThatTakeLongToCloseAreNotWaitedFor) {
   std::vector<LingeringSocket> sockets(10);
   for (LingeringSocket& socket : sockets) {
@@ -142,7 +187,7 @@ TEST(CloseUntrustedTest, RefusedMessageWithSuchADescriptorDoesNotHang) {
             ReceiveOutcome::kControlTruncated);
 }
 
-TEST(CloseConnectionTest, MessagesThatNobodyReceivedDoNotHang) {
+TEST(CloseUnheardTest, MessagesThatNobodyReceivedDoNotHang) {
   auto [ours, peer] = SocketPair();
   LingeringSocket lingering;
   {
