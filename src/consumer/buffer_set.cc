@@ -37,10 +37,7 @@ absl::StatusOr<std::unique_ptr<BufferSet>> BufferSet::Create(
 }
 
 BufferSet::BufferSet(std::vector<Entry> buffers, size_t metadata_size)
-    : buffers_(std::move(buffers)),
-      metadata_(metadata_size, [this](uint64_t producer) {
-        return !sequences_.HasProducer(producer);
-      }) {
+    : buffers_(std::move(buffers)), metadata_(metadata_size) {
   for (uint32_t target = 0; target < size(); ++target) {
     targets_.emplace(buffers_[target].config.name, target);
   }
@@ -115,7 +112,8 @@ void BufferSet::SweepIfWorthwhile() {
       [this](SequenceIndex sequence) {
         for (Entry& entry : buffers_) entry.buffer->Forget(sequence);
         if (streaming_) forgotten_.push_back(sequence);
-      });
+      },
+      [this](uint64_t producer) { metadata_.Forget(producer); });
 }
 
 void BufferSet::SetStreaming(bool streaming) {

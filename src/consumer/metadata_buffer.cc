@@ -1,9 +1,6 @@
 // Keys of descriptors, and who makes room for whom; see metadata_buffer.h.
 #include "src/consumer/metadata_buffer.h"
 
-#include <algorithm>
-#include <cstring>
-#include <iterator>
 #include <unordered_set>
 #include <utility>
 
@@ -146,9 +143,6 @@ MetadataKey MetadataKeyOf(const uint8_t* packet, size_t size) {
   return walker.complete() ? key : MetadataKey();
 }
 
-MetadataBuffer::MetadataBuffer(size_t size, IsForgotten is_forgotten)
-    : size_(size), is_forgotten_(std::move(is_forgotten)) {}
-
 MetadataOutcome MetadataBuffer::Store(const SequenceInfo& sequence,
                                       const uint8_t* packet, size_t size) {
   if (size > kMaxPacketSize) {
@@ -176,8 +170,7 @@ MetadataOutcome MetadataBuffer::Store(const SequenceInfo& sequence,
   const auto added = entries_.insert(entries_.end(), std::move(entry));
   added->in_producer = producer.order.insert(producer.order.end(), added);
   producer.by_key.emplace(key, added);
-  producer.bytes += cost;
-  bytes_used_ += cost;
+  Charge(sequence.producer, &producer, static_cast<ptrdiff_t>(cost));
   ++stats_.packets_stored;
   return MetadataOutcome::kStored;
 }
@@ -208,9 +201,9 @@ MetadataOutcome MetadataBuffer::Replace(const SequenceInfo& sequence,
   old.shrink_to_fit();
   entry->packet.sequence = sequence;
   entry->packet.generation = ++generation_;
-  Producer& producer = producers_[sequence.producer];
-  producer.bytes += bytes.size() - old_size;
-  bytes_used_ += bytes.size() - old_size;
+  Charge(
+      sequence.producer, &producers_[sequence.producer],
+      static_cast<ptrdiff_t>(bytes.size()) - static_cast<ptrdiff_t>(old_size));
   ++stats_.packets_stored;
   ++stats_.packets_replaced;
   return MetadataOutcome::kStored;
@@ -248,28 +241,28 @@ bool MetadataBuffer::MakeRoom(uint64_t producer, size_t bytes) {
   return true;
 }
 
+void MetadataBuffer::Forget(uint64_t producer) {
+  if (producers_.count(producer) != 0) forgotten_.insert(producer);
+}
+
 void MetadataBuffer::EvictForgotten(uint64_t producer, size_t bytes) {
-  for (auto next = producers_.begin(); next != producers_.end();) {
-    const auto candidate = next++;
-    if (candidate->first == producer || !is_forgotten_(candidate->first)) {
-      continue;
-    }
+  for (auto next = forgotten_.begin(); next != forgotten_.end();) {
+    const uint64_t candidate = *next++;
+    if (candidate == producer) continue;
     // Erasing the last entry of a producer erases the producer.
-    for (size_t left = candidate->second.order.size(); left != 0; --left) {
+    const Producer& account = producers_[candidate];
+    for (size_t left = account.order.size(); left != 0; --left) {
       if (HasRoom(bytes)) return;
-      Erase(candidate->second.order.front());
+      Erase(account.order.front());
       ++stats_.packets_evicted;
     }
   }
 }
 
 void MetadataBuffer::DisplaceHeaviest() {
-  const auto heaviest = std::max_element(
-      producers_.begin(), producers_.end(), [](const auto& a, const auto& b) {
-        return a.second.bytes < b.second.bytes;
-      });
+  const Producer& heaviest = producers_[by_bytes_.rbegin()->second];
   // The newest: its first descriptors name the process and its main threads.
-  Erase(heaviest->second.order.back());
+  Erase(heaviest.order.back());
   ++stats_.packets_displaced;
 }
 
@@ -279,10 +272,20 @@ void MetadataBuffer::Erase(Entries::iterator entry) {
   Producer& producer = producers_[owner];
   producer.by_key.erase(entry->key);
   producer.order.erase(entry->in_producer);
-  producer.bytes -= cost;
-  bytes_used_ -= cost;
-  if (producer.order.empty()) producers_.erase(owner);
+  Charge(owner, &producer, -static_cast<ptrdiff_t>(cost));
+  if (producer.order.empty()) {
+    producers_.erase(owner);
+    forgotten_.erase(owner);
+  }
   entries_.erase(entry);
+}
+
+void MetadataBuffer::Charge(uint64_t producer, Producer* account,
+                            ptrdiff_t bytes) {
+  by_bytes_.erase({account->bytes, producer});
+  account->bytes += static_cast<size_t>(bytes);
+  bytes_used_ += static_cast<size_t>(bytes);
+  if (account->bytes != 0) by_bytes_.insert({account->bytes, producer});
 }
 
 }  // namespace tracering::internal

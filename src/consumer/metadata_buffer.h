@@ -10,19 +10,21 @@
 // refused and counted.
 //
 // Packets come from other processes and are group encoded; the walk for the key
-// is bounded by their size. A plain data structure; the consumer serialises
-// access.
+// is bounded by their size, and all else that one costs by the logarithm of
+// what is there, whatever keys peers choose and however many they are. A plain
+// data structure; the consumer serialises access.
 #ifndef TRACERING_SRC_CONSUMER_METADATA_BUFFER_H_
 #define TRACERING_SRC_CONSUMER_METADATA_BUFFER_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "src/consumer/sequence_table.h"
@@ -38,6 +40,9 @@ struct MetadataKey {
 
   friend bool operator==(const MetadataKey& a, const MetadataKey& b) {
     return a.kind == b.kind && a.id == b.id;
+  }
+  friend bool operator<(const MetadataKey& a, const MetadataKey& b) {
+    return std::tie(a.kind, a.id) < std::tie(b.kind, b.id);
   }
 };
 
@@ -78,18 +83,17 @@ class MetadataBuffer {
   // What a descriptor costs besides its bytes.
   static constexpr size_t kEntryOverhead = 192;
 
-  // True for a producer that is gone and has no packet left in any target
-  // buffer. Called only when the buffer is full, once per producer in it.
-  using IsForgotten = std::function<bool(uint64_t producer)>;
-
   // `size` bounds bytes plus overhead.
-  MetadataBuffer(size_t size, IsForgotten is_forgotten);
+  explicit MetadataBuffer(size_t size) : size_(size) {}
   MetadataBuffer(const MetadataBuffer&) = delete;
   MetadataBuffer& operator=(const MetadataBuffer&) = delete;
 
   // Stores one packet that came over `sequence`.
   MetadataOutcome Store(const SequenceInfo& sequence, const uint8_t* packet,
                         size_t size);
+
+  // `producer` is gone and has no packet left in any target buffer.
+  void Forget(uint64_t producer);
 
   // Appends copies of the descriptors that are newer than `generation` to
   // `out`, in the order in which their keys first came, and returns the
@@ -114,13 +118,9 @@ class MetadataBuffer {
     std::list<std::list<Entry>::iterator>::iterator in_producer;
   };
   using Entries = std::list<Entry>;
-  struct KeyHash {
-    size_t operator()(const MetadataKey& key) const {
-      return std::hash<uint64_t>()(key.id * 4 + static_cast<size_t>(key.kind));
-    }
-  };
   struct Producer {
-    std::unordered_map<MetadataKey, Entries::iterator, KeyHash> by_key;
+    // Ordered: a peer picks its keys, and could make those of a hash collide.
+    std::map<MetadataKey, Entries::iterator> by_key;
     std::list<Entries::iterator> order;  // oldest first
     size_t bytes = 0;
   };
@@ -135,11 +135,16 @@ class MetadataBuffer {
   MetadataOutcome Replace(const SequenceInfo& sequence, std::string_view bytes,
                           Entry* entry);
   void Erase(Entries::iterator entry);
+  // Adds to what `producer` uses.
+  void Charge(uint64_t producer, Producer* account, ptrdiff_t bytes);
 
   const size_t size_;
-  const IsForgotten is_forgotten_;
   Entries entries_;  // in the order in which their keys first came
   std::map<uint64_t, Producer> producers_;
+  // Of those producers: what each uses, so that the one that uses most is found
+  // at once, and which are forgotten.
+  std::set<std::pair<size_t, uint64_t>> by_bytes_;
+  std::set<uint64_t> forgotten_;
   size_t bytes_used_ = 0;
   uint64_t generation_ = 0;
   MetadataStats stats_;

@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -52,10 +51,12 @@ class SequenceTable {
 
   // Forgets sequences of retired producers for which in_use(sequence), a bool,
   // is false, and calls on_forgotten(sequence) for each so that the buffers
-  // and streams drop what they keep of it. Costs time in proportion to the
+  // and streams drop what they keep of it. Then calls on_producer_forgotten
+  // for each producer that has none left. Costs time in proportion to the
   // sequences of retired producers.
-  template <typename InUse, typename OnForgotten>
-  void Sweep(InUse&& in_use, OnForgotten&& on_forgotten) {
+  template <typename InUse, typename OnForgotten, typename OnProducerForgotten>
+  void Sweep(InUse&& in_use, OnForgotten&& on_forgotten,
+             OnProducerForgotten&& on_producer_forgotten) {
     for (auto producer = retired_.begin(); producer != retired_.end();) {
       std::vector<SequenceIndex>& sequences = producer->second;
       size_t kept = 0;
@@ -68,14 +69,13 @@ class SequenceTable {
         }
       }
       sequences.resize(kept);
-      producer = kept == 0 ? retired_.erase(producer) : std::next(producer);
+      if (kept == 0) {
+        on_producer_forgotten(producer->first);
+        producer = retired_.erase(producer);
+      } else {
+        ++producer;
+      }
     }
-  }
-
-  // True if `producer` has a sequence and was not retired, or was retired but
-  // has sequences that some buffer still held packets of at the last Sweep.
-  bool HasProducer(uint64_t producer) const {
-    return live_.count(producer) != 0 || retired_.count(producer) != 0;
   }
 
  private:
