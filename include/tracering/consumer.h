@@ -36,7 +36,9 @@ namespace tracering {
 
 // What producers can make the consumer spend. Each is at least 1.
 struct ConsumerLimits {
-  size_t producers = 4096;  // connected at the same time
+  // Connected at the same time. Each takes three descriptors; the last 32 that
+  // the process may open are left to the program. Others wait meanwhile.
+  size_t producers = 4096;
   size_t rings_per_producer = 64;
   size_t ring_bytes_per_producer = size_t{4} << 30;  // mapped shared memory
   size_t buffers_per_producer = 1024;                // names it may ask for

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 #include <variant>
@@ -14,6 +16,7 @@
 #include "src/common/os/clock.h"
 #include "src/common/os/eventfd.h"
 #include "src/common/os/pidfd.h"
+#include "src/common/os/process.h"
 #include "src/common/os/untrusted_fds.h"
 #include "src/consumer/event_tag.h"
 
@@ -22,6 +25,15 @@ namespace {
 
 // An honest producer says Hello right after it has connected.
 constexpr int64_t kGreetingTimeoutNs = int64_t{5} * 1'000'000'000;
+
+// Connections that owe a Hello: of one process, and of all of them. They hold
+// descriptors that honest producers need.
+constexpr ptrdiff_t kMaxGreetingsPerProcess = 16;
+constexpr size_t kMaxGreetings = 64;
+
+// Descriptors that no connection takes, for the files that traces are saved in
+// and for what the program itself opens.
+constexpr size_t kReservedFds = 32;
 
 // Connections taken in one go, so that a flood of them delays nobody's ring.
 constexpr int kMaxAcceptsPerEvent = 16;
@@ -152,6 +164,10 @@ void ControlServer::OnTick() {
 
 void ControlServer::OnListenerReady() {
   for (int i = 0; i < kMaxAcceptsPerEvent && socket_.has_value(); ++i) {
+    // A connection also takes a pidfd, and an eventfd once it has said Hello.
+    if (os::NextFdIsReserved(kReservedFds + 2 + greetings_.size())) {
+      return Pause(EMFILE);
+    }
     os::AcceptResult result = os::Accept(socket_->fd());
     switch (result.outcome) {
       case os::AcceptOutcome::kAccepted:
@@ -191,6 +207,7 @@ void ControlServer::Admit(os::UniqueFd socket) {
         std::move(socket), *peer,
         fmt::format("user {} may not connect to this service", peer->uid));
   }
+  MakeRoomToGreet(peer->pid);
   absl::StatusOr<ProducerSession*> opened = registry_->Open();
   if (!opened.ok()) {
     return TurnAway(std::move(socket), *peer, Message(opened.status()));
@@ -209,7 +226,36 @@ void ControlServer::Admit(os::UniqueFd socket) {
   if (absl::Status status = Watch(session); !status.ok()) {
     return Reject(session, Message(status));
   }
-  greetings_.push_back({session->id, os::MonotonicNs() + kGreetingTimeoutNs});
+  greetings_.push_back(
+      {session->id, peer->pid, os::MonotonicNs() + kGreetingTimeoutNs});
+}
+
+void ControlServer::MakeRoomToGreet(pid_t pid) {
+  const auto is_over = [this](const Greeting& greeting) {
+    const ProducerSession* session = registry_->Find(greeting.session);
+    return session == nullptr || session->phase != SessionPhase::kGreeting;
+  };
+  greetings_.erase(
+      std::remove_if(greetings_.begin(), greetings_.end(), is_over),
+      greetings_.end());
+  const auto is_of_peer = [pid](const Greeting& greeting) {
+    return greeting.pid == pid;
+  };
+  auto oldest = greetings_.begin();
+  if (std::count_if(greetings_.begin(), greetings_.end(), is_of_peer) >=
+      kMaxGreetingsPerProcess) {
+    oldest = std::find_if(greetings_.begin(), greetings_.end(), is_of_peer);
+  } else if (greetings_.size() < kMaxGreetings) {
+    return;
+  }
+  const uint64_t id = oldest->session;
+  greetings_.erase(oldest);
+  // Its Hello may be there without our having looked.
+  ReceiveOne(id);
+  ProducerSession* session = registry_->Find(id);
+  if (session != nullptr && session->phase == SessionPhase::kGreeting) {
+    Reject(session, "too many connections owe a Hello");
+  }
 }
 
 absl::Status ControlServer::Watch(ProducerSession* session) {

@@ -3,7 +3,8 @@
 //
 // Trust: a peer may send anything, many times, or nothing. Each readiness costs
 // one bounded message; whatever breaks a rule ends that connection, with the
-// reason, and no other. Guarded by the loop mutex; nothing here blocks.
+// reason, and no other. Who has not said Hello yet may hold few descriptors,
+// and nobody the last ones. Guarded by the loop mutex; nothing here blocks.
 #ifndef TRACERING_SRC_CONSUMER_CONTROL_SERVER_H_
 #define TRACERING_SRC_CONSUMER_CONTROL_SERVER_H_
 
@@ -68,6 +69,9 @@ class ControlServer {
   void Admit(os::UniqueFd socket);
   void TurnAway(os::UniqueFd socket, const os::PeerCredentials& peer,
                 std::string_view reason);
+  // Ends the oldest connection that owes a Hello, of that process or of any, if
+  // there are too many.
+  void MakeRoomToGreet(pid_t pid);
   absl::Status Watch(ProducerSession* session);
 
   EarlyMessage Receive(const ProducerSession& session);
@@ -106,6 +110,7 @@ class ControlServer {
   // Connections that owe a Hello, in the order in which their time runs out.
   struct Greeting {
     uint64_t session = 0;
+    pid_t pid = 0;
     int64_t deadline_ns = 0;
   };
   std::deque<Greeting> greetings_;

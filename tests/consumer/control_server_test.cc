@@ -339,6 +339,51 @@ TEST_F(ControlServerTest, SilentConnectionIsTurnedAwayInTime) {
   EXPECT_THAT(client.ReceiveReject(), HasSubstr("no Hello came in time"));
 }
 
+// Idle connections of one process could keep all others out.
+TEST_F(ControlServerTest, OldestOfTooManySilentConnectionsOfAProcessGoes) {
+  StartConsumer();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 17; ++i) {
+    clients.push_back(std::make_unique<RawClient>(path()));
+  }
+  EXPECT_EQ(clients[0]->ReceiveReject(), "too many connections owe a Hello");
+  for (int i = 1; i < 17; ++i) {
+    clients[static_cast<size_t>(i)]->Send(HelloFor({}));
+    EXPECT_TRUE(clients[static_cast<size_t>(i)]->ReceiveWelcome().has_value());
+  }
+}
+
+TEST_F(ControlServerTest, OldestOfTooManySilentConnectionsGoes) {
+  StartConsumer();
+  constexpr int kProcesses = 5;
+  constexpr int kEach = 13;  // one more than may be silent
+  std::vector<ChildProcess> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.push_back(ChildProcess::Fork([&, i] {
+      std::vector<std::unique_ptr<RawClient>> clients;
+      for (int k = 0; k < kEach; ++k) {
+        clients.push_back(std::make_unique<RawClient>(path()));
+      }
+      test::handshake::Report();
+      if (i == 0) {
+        return clients[0]->ReceiveReject() == "too many connections owe a Hello"
+                   ? 0
+                   : 1;
+      }
+      test::handshake::AwaitRelease();
+      clients[0]->Send(HelloFor({}));
+      return clients[0]->ReceiveWelcome().has_value() ? 0 : 2;
+    }));
+    ASSERT_TRUE(children.back().AwaitReport());
+  }
+  EXPECT_EQ(children[0].Wait()->code, 0);
+  EXPECT_EQ(consumer_->stats().producers_refused, 1u);
+  for (size_t i = 1; i < kProcesses; ++i) {
+    children[i].Release();
+    EXPECT_EQ(children[i].Wait()->code, 0);
+  }
+}
+
 TEST_F(ControlServerTest, SocketIsClosedAfterTheLastAccessToTheRing) {
   StartConsumer();
   FedRing ring;
@@ -514,6 +559,46 @@ TEST_F(ControlServerTest, LackOfDescriptorsPausesTheListenerOnly) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_EQ(late.Wait()->code, 0);
   EXPECT_EQ(pauses, 1);
+}
+
+// Producers could take every descriptor, and leave none to save a trace with.
+TEST_F(ControlServerTest, ProducersLeaveDescriptorsForFiles) {
+  std::atomic<int> pauses{0};
+  options_.log = [&pauses](std::string_view line) {
+    if (line.find("cannot take connections") != std::string::npos) ++pauses;
+  };
+  StartConsumer();
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const int next = dup(0);
+  ASSERT_GE(next, 0);
+  close(next);
+  ChildProcess many = ChildProcess::Fork([&] {
+    test::handshake::AwaitRelease();
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < 100; ++i) {
+      clients.push_back(std::make_unique<RawClient>(path()));
+      clients.back()->Send(HelloFor({}));
+    }
+    test::handshake::AwaitRelease();
+    return 0;
+  });
+  const rlimit low{static_cast<rlim_t>(next) + 150, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  many.Release();
+  EXPECT_TRUE(Await([&](const ConsumerStats&) { return pauses > 0; }));
+  const std::string file = directory_ + "/trace";
+  EXPECT_TRUE(consumer_->WriteTrace(file).ok());
+  std::vector<os::UniqueFd> free;
+  for (int i = 0; i < 30; ++i) free.emplace_back(dup(0));
+  EXPECT_TRUE(free.back().valid());
+  unlink(file.c_str());
+  free.clear();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_TRUE(Await(
+      [](const ConsumerStats& s) { return s.producers_connected == 100; }));
+  many.Release();
+  EXPECT_EQ(many.Wait()->code, 0);
 }
 
 TEST_F(ControlServerTest, ManyConnectionsAtOnceAreAllServed) {

@@ -4,9 +4,15 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <algorithm>
+
+#include "src/common/os/unique_fd.h"
 
 namespace tracering::os {
 namespace {
@@ -45,6 +51,15 @@ std::string ResolveSocketPath(std::string_view configured) {
     return fmt::format("{}/tracering.sock", dir);
   }
   return fmt::format("/tmp/tracering-{}.sock", getuid());
+}
+
+bool NextFdIsReserved(size_t reserve) noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  // The kernel gives the lowest number that is free.
+  const UniqueFd next(eventfd(0, EFD_CLOEXEC));
+  return next.valid() && limit.rlim_cur - static_cast<rlim_t>(next.get()) <=
+                             std::min<rlim_t>(reserve, limit.rlim_cur / 2);
 }
 
 }  // namespace tracering::os

@@ -1,5 +1,5 @@
-// Who we are: names and ids of this process and thread, and where the service's
-// socket is unless somebody says otherwise.
+// Who we are: names and ids of this process and thread, where the service's
+// socket is unless somebody says otherwise, and how much we may still open.
 //
 // Asks the kernel and the environment each time; keeps no state.
 #ifndef TRACERING_SRC_COMMON_OS_PROCESS_H_
@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,11 @@ pid_t CurrentThreadId() noexcept;
 // $XDG_RUNTIME_DIR/tracering.sock, else /tmp/tracering-<uid>.sock. The
 // environment is ignored in a program that runs with raised privileges.
 std::string ResolveSocketPath(std::string_view configured);
+
+// Whether the next descriptor would get one of the last `reserve` numbers that
+// this process may use. No more than half of them are reserved. False if
+// there is none at all: whoever opens it finds out why.
+bool NextFdIsReserved(size_t reserve) noexcept;
 
 }  // namespace tracering::os
 

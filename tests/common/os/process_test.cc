@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "src/common/os/clock.h"
+#include "src/common/os/unique_fd.h"
+#include "tests/common/os/os_test_util.h"
 #include "tests/support/child_process.h"
 
 namespace tracering::os {
@@ -85,6 +89,18 @@ TEST(ClockTest, ClocksRunAndAnUnknownOneIsZero) {
   // Seconds and nanoseconds are both in it: 2020 is behind us.
   EXPECT_GT(NowNs(CLOCK_REALTIME), int64_t{1'577'836'800} * 1'000'000'000);
   EXPECT_EQ(NowNs(static_cast<clockid_t>(12345)), 0);
+}
+
+TEST(NextFdIsReservedTest, IsSoForTheLastOnes) {
+  const ScopedLimit limit(RLIMIT_NOFILE, 64);
+  EXPECT_FALSE(NextFdIsReserved(4));
+  std::vector<UniqueFd> fds;
+  while (NextFd() < 60) fds.emplace_back(dup(0));
+  EXPECT_FALSE(NextFdIsReserved(0));
+  EXPECT_FALSE(NextFdIsReserved(3));
+  EXPECT_TRUE(NextFdIsReserved(4));
+  for (int i = 0; i < 4; ++i) fds.emplace_back(dup(0));
+  EXPECT_FALSE(NextFdIsReserved(4)) << "there is none";
 }
 
 }  // namespace
