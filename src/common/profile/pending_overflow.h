@@ -10,9 +10,9 @@
 // a compare-exchange never mistakes a new count for the one it had seen. The
 // count stays at its maximum.
 //
-// Increment is the writer's; Take is for whoever has room for the record, the
-// writer or the reader, and tells each drop to one of them. Lock-free,
-// async-signal-safe. All accesses are sequentially consistent.
+// Increment is the writer's; TakeIfStill is for whoever has room for the
+// record, the writer or the reader, and tells each drop to one of them.
+// Lock-free, async-signal-safe. All accesses are sequentially consistent.
 #ifndef TRACERING_SRC_COMMON_PROFILE_PENDING_OVERFLOW_H_
 #define TRACERING_SRC_COMMON_PROFILE_PENDING_OVERFLOW_H_
 
@@ -25,11 +25,22 @@ namespace tracering::internal {
 class PendingOverflow {
  public:
   struct Taken {
-    uint32_t count = 0;  // 0: there was nothing, or somebody else took it
+    uint32_t count = 0;  // 0: it was no longer what was seen
     uint64_t time = 0;
   };
 
-  bool Any() const { return CountOf(word_.Load(kOrder)) != 0; }
+  // What is pending now: a state that never comes back.
+  class Seen {
+   public:
+    bool any() const { return CountOf(word_) != 0; }
+
+   private:
+    friend PendingOverflow;
+    explicit Seen(uint64_t word) : word_(word) {}
+    uint64_t word_;
+  };
+
+  Seen Look() const { return Seen(word_.Load(kOrder)); }
 
   void Increment(uint64_t time) {
     uint64_t word = word_.Load(kOrder);
@@ -46,16 +57,15 @@ class PendingOverflow {
     }
   }
 
-  Taken Take() {
-    uint64_t word = word_.Load(kOrder);
-    for (;;) {
-      if (CountOf(word) == 0) return {};
-      // May be a later one already: then the compare-exchange fails.
-      const uint64_t time = time_.Load(kOrder);
-      if (word_.CompareExchange(word, NextGeneration(word), kOrder, kOrder)) {
-        return {CountOf(word), time};
-      }
+  // Takes what was seen, if nothing has happened to it since.
+  Taken TakeIfStill(Seen seen) {
+    // May be of a later one already: then the compare-exchange fails.
+    const uint64_t time = time_.Load(kOrder);
+    uint64_t word = seen.word_;
+    if (!word_.CompareExchange(word, NextGeneration(word), kOrder, kOrder)) {
+      return {};
     }
+    return {CountOf(seen.word_), time};
   }
 
  private:

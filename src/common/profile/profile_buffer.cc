@@ -183,15 +183,16 @@ ProfileWriteOutcome ProfileBuffer::Impl::Write(uint64_t tag, uint64_t time,
     return ProfileWriteOutcome::kRefused;
   }
   if (words().closed.Load(kOrder) != 0) return ProfileWriteOutcome::kClosed;
-  const bool pending = words().overflow.Any();
-  if (pending && HasRoomFor({1, stack_words})) {
-    // Unless the reader was faster.
-    if (const PendingOverflow::Taken taken = words().overflow.Take();
+  const PendingOverflow::Seen pending = words().overflow.Look();
+  if (pending.any() && HasRoomFor({1, stack_words})) {
+    // Unless the reader was faster: nobody else can change it.
+    if (const PendingOverflow::Taken taken =
+            words().overflow.TakeIfStill(pending);
         taken.count != 0) {
       const uintptr_t count = taken.count;
       Append(0, taken.time, nullptr, 0, &count, 1);
     }
-  } else if (pending || !HasRoomFor({stack_words})) {
+  } else if (pending.any() || !HasRoomFor({stack_words})) {
     words().overflow.Increment(time);
     WakeReaderForExtra();
     return ProfileWriteOutcome::kDropped;
@@ -276,15 +277,20 @@ ProfileRecords ProfileBuffer::Impl::Read(ProfileReadMode mode) {
   for (;;) {
     const ProfileIndex w = LoadW();
     if (w.data_count() != next_.data_count()) return Slice(w);
-    if (words().overflow.Any()) {
-      const PendingOverflow::Taken taken = words().overflow.Take();
+    if (const PendingOverflow::Seen pending = words().overflow.Look();
+        pending.any()) {
+      // `w` may be older than what is pending: records may have come between.
+      // None can come now without changing what was seen.
+      if (LoadW().data_count() != next_.data_count()) continue;
+      const PendingOverflow::Taken taken =
+          words().overflow.TakeIfStill(pending);
       if (taken.count == 0) continue;  // the writer was faster
       return OverflowRecord(taken);
     }
     if (words().closed.Load(kOrder) != 0) {
       // What was committed or dropped before the close is seen by now.
       if (LoadW().data_count() != next_.data_count() ||
-          words().overflow.Any()) {
+          words().overflow.Look().any()) {
         continue;
       }
       last_outcome_ = ProfileReadOutcome::kEnd;
