@@ -6,8 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -289,65 +287,6 @@ TEST_F(FullMetadataBufferTest, ForgottenProducerThatWasDroppedIsNoTrouble) {
   EXPECT_EQ(Store(3, Ten(101)), MetadataOutcome::kStored);
   EXPECT_EQ(ByProducer(), (std::map<uint64_t, int>{{1, 8}, {3, 2}}));
   EXPECT_EQ(buffer_.stats().packets_evicted, 0u);
-}
-
-// What hostile peers make a packet cost: of any size, this pins the growth with
-// what is in the buffer, where a step per entry would be a factor of hundreds.
-class MetadataBufferCostTest : public testing::Test {
- protected:
-  static constexpr int kPackets = 20'000;
-  static constexpr double kMaxFactor = 15;
-
-  static double SecondsOf(const std::function<void()>& body) {
-    const auto begin = std::chrono::steady_clock::now();
-    body();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
-                                         begin)
-        .count();
-  }
-  static void Store(MetadataBuffer* buffer, uint64_t producer, uint64_t uuid) {
-    // 60: { 1: uuid }
-    std::string packet("\xe2\x03\x0b\x08", 4);
-    for (int shift = 0; shift < 70; shift += 7) {
-      const uint64_t rest = uuid >> std::min(shift, 63);
-      packet.push_back(static_cast<char>(shift == 63 ? rest & 1 : rest | 0x80));
-    }
-    buffer->Store(Of(producer), reinterpret_cast<const uint8_t*>(packet.data()),
-                  packet.size());
-  }
-};
-
-TEST_F(MetadataBufferCostTest, ChosenKeysCostNoMoreThanOthers) {
-  const auto seconds = [](uint64_t step) {
-    MetadataBuffer buffer(16 << 20);
-    const double result = SecondsOf([&] {
-      for (uint64_t i = 1; i <= kPackets; ++i) Store(&buffer, 1, i * step);
-    });
-    EXPECT_EQ(buffer.num_packets(), static_cast<size_t>(kPackets));
-    return result;
-  };
-  // Sizes that the standard library's hash tables grow to: with the identity
-  // for a hash, all of the keys share a bucket.
-  EXPECT_LT(seconds(uint64_t{5087} * 10'273 * 20'753), seconds(1) * kMaxFactor);
-}
-
-TEST_F(MetadataBufferCostTest, NumberOfProducersInAFullBufferCostsLittle) {
-  const auto seconds = [](uint64_t producers) {
-    MetadataBuffer buffer(4 << 20);
-    uint64_t id = 0;
-    while (buffer.stats().packets_refused + buffer.stats().packets_displaced ==
-           0) {
-      ++id;
-      Store(&buffer, id % producers, id);
-    }
-    // What is over its producer's share.
-    const double result = SecondsOf([&] {
-      for (uint64_t i = 1; i <= kPackets; ++i) Store(&buffer, 1, id + i);
-    });
-    EXPECT_GE(buffer.stats().packets_refused, static_cast<uint64_t>(kPackets));
-    return result;
-  };
-  EXPECT_LT(seconds(10'000), seconds(10) * kMaxFactor);
 }
 
 }  // namespace
