@@ -55,7 +55,7 @@ class BenchmarkRing {
     if (!mapping.ok()) std::abort();
     shared_ = std::make_shared<ProducerRing>(
         std::move(*mapping), geometry_,
-        std::make_shared<const os::UniqueFd>(std::move(*event_fd)),
+        std::make_shared<const os::GuardedFd>(std::move(*event_fd)),
         internal::RingMode::kOn);
   }
 

@@ -47,13 +47,14 @@ absl::StatusOr<std::unique_ptr<ControlClient>> ControlClient::Create(
   if (!epoll.ok()) return epoll.status();
   absl::StatusOr<os::TimerFd> timer = os::TimerFd::Create();
   if (!timer.ok()) return timer.status();
-  absl::StatusOr<os::UniqueFd> wake_fd = os::CreateEventFd();
-  if (!wake_fd.ok()) return wake_fd.status();
+  absl::StatusOr<os::UniqueFd> event_fd = os::CreateEventFd();
+  if (!event_fd.ok()) return event_fd.status();
+  os::GuardedFd wake_fd(*std::move(event_fd));
   if (absl::Status status = epoll->Add(timer->fd(), EPOLLIN, kTimer);
       !status.ok()) {
     return status;
   }
-  if (absl::Status status = epoll->Add(wake_fd->get(), EPOLLIN, kWake);
+  if (absl::Status status = epoll->Add(wake_fd.get(), EPOLLIN, kWake);
       !status.ok()) {
     return status;
   }
@@ -63,11 +64,11 @@ absl::StatusOr<std::unique_ptr<ControlClient>> ControlClient::Create(
   }
   return std::unique_ptr<ControlClient>(
       new ControlClient(std::move(config), delegate, *std::move(epoll),
-                        *std::move(timer), *std::move(wake_fd)));
+                        *std::move(timer), std::move(wake_fd)));
 }
 
 ControlClient::ControlClient(Config config, Delegate* delegate, os::Epoll epoll,
-                             os::TimerFd timer, os::UniqueFd wake_fd)
+                             os::TimerFd timer, os::GuardedFd wake_fd)
     : config_(std::move(config)),
       delegate_(delegate),
       epoll_(std::move(epoll)),
@@ -76,11 +77,11 @@ ControlClient::ControlClient(Config config, Delegate* delegate, os::Epoll epoll,
       retry_delay_(kMinRetryDelay),
       last_error_("not connected yet"),
       fork_generation_(ForkGuard::Generation()),
-      fork_registration_({nullptr, 0, nullptr, nullptr, &socket_number_}) {}
+      fork_registration_({nullptr, 0, nullptr, nullptr, &guarded_socket_}) {}
 
 ControlClient::~ControlClient() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!socket_.valid()) return;
+  if (!socket_.IsOurs()) return;
   std::string bytes;
   if (control::EncodeProducerMessage(control::Goodbye{}, &bytes) ==
       control::CodecOutcome::kOk) {
@@ -164,6 +165,11 @@ void ControlClient::HandleWake() {
 }
 
 void ControlClient::HandleSocket(uint32_t events) {
+  // Another process may hold it open, and so keep it in epoll.
+  if (!socket_.IsOurs()) {
+    Disconnect("the program closed the connection");
+    return;
+  }
   if ((events & EPOLLOUT) != 0) {
     std::lock_guard<std::mutex> lock(mutex_);
     SendBuffers();
@@ -274,8 +280,9 @@ absl::StatusOr<os::UniqueFd> ControlClient::ConnectToTrusted() const {
 
 absl::Status ControlClient::Greet(os::UniqueFd socket) {
   std::lock_guard<std::mutex> lock(mutex_);
-  socket_ = std::move(socket);
-  socket_number_.store(socket_.get(), std::memory_order_relaxed);
+  socket_ = os::GuardedFd(std::move(socket));
+  guarded_socket_.inode.store(socket_.inode(), std::memory_order_relaxed);
+  guarded_socket_.number.store(socket_.get(), std::memory_order_release);
   num_buffers_sent_ = 0;
   want_writable_ = false;
   state_ = State::kGreeting;
@@ -302,8 +309,16 @@ absl::Status ControlClient::SendGreeting() {
   if (outcome != control::CodecOutcome::kOk) {
     return absl::InternalError(control::CodecRule(outcome));
   }
-  const os::SendResult sent =
-      os::SendMessage(socket_.get(), bytes, config_.memfds);
+  std::vector<int> memfds;
+  for (const os::GuardedFd* memfd : config_.memfds) {
+    // No file of the program ever goes to the service.
+    if (!memfd->IsOurs()) {
+      return absl::FailedPreconditionError(
+          "the program closed descriptors of its rings");
+    }
+    memfds.push_back(memfd->get());
+  }
+  const os::SendResult sent = os::SendMessage(socket_.get(), bytes, memfds);
   if (sent.outcome != os::SendOutcome::kSent) {
     return absl::UnavailableError(
         fmt::format("greeting the service: {}", std::strerror(sent.error)));
@@ -329,7 +344,7 @@ size_t ControlClient::TakeBuffers(Message* message) const {
 }
 
 void ControlClient::SendBuffers() {
-  if (!socket_.valid()) return;
+  if (!socket_.IsOurs()) return;
   bool blocked = false;
   while (num_buffers_sent_ < buffers_.size() && !blocked) {
     control::AddBuffers add;
@@ -377,9 +392,9 @@ void ControlClient::ScheduleRetry() {
 
 void ControlClient::CloseSocket() {
   if (!socket_.valid()) return;
-  (void)epoll_.Remove(socket_.get());
+  if (socket_.IsOurs()) (void)epoll_.Remove(socket_.get());
   // First: a child must not close a number that is somebody else's by then.
-  socket_number_.store(-1, std::memory_order_relaxed);
+  guarded_socket_.number.store(-1, std::memory_order_relaxed);
   socket_.reset();
 }
 

@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "src/common/control/messages.h"
 #include "src/common/os/epoll.h"
+#include "src/common/os/guarded_fd.h"
 #include "src/common/os/timerfd.h"
 #include "src/common/os/unique_fd.h"
 #include "src/producer/fork_guard.h"
@@ -63,7 +64,7 @@ class ControlClient {
     // What is shown to each consumer; the memfds are the delegate's and stay
     // open as long as the client.
     std::vector<control::RingInfo> rings;
-    std::vector<int> memfds;
+    std::vector<const os::GuardedFd*> memfds;
   };
 
   // `delegate` outlives the client.
@@ -105,7 +106,7 @@ class ControlClient {
   enum class State { kIdle, kGreeting, kAttached };
 
   ControlClient(Config config, Delegate* delegate, os::Epoll epoll,
-                os::TimerFd timer, os::UniqueFd wake_fd);
+                os::TimerFd timer, os::GuardedFd wake_fd);
 
   // A call of the delegate has forked, and this is the child. It shares the
   // epoll instance and the timer with its parent.
@@ -139,7 +140,7 @@ class ControlClient {
   Delegate* const delegate_;
   os::Epoll epoll_;
   os::TimerFd timer_;
-  const os::UniqueFd wake_fd_;
+  const os::GuardedFd wake_fd_;
 
   std::atomic<bool> stop_{false};
   std::atomic<bool> driven_{false};
@@ -152,15 +153,15 @@ class ControlClient {
   mutable std::mutex mutex_;
   // Guarded by mutex_. Changed on the driving thread only, which may read it
   // without.
-  os::UniqueFd socket_;
+  os::GuardedFd socket_;
   std::vector<control::BufferInfo> buffers_;
   size_t num_buffers_sent_ = 0;  // to the present socket
   bool want_writable_ = false;
   std::string last_error_;
 
   const uint32_t fork_generation_;
-  // The number of socket_ or -1, for the fork handler.
-  std::atomic<int> socket_number_{-1};
+  // socket_, for the fork handler.
+  ForkGuard::Socket guarded_socket_;
   ForkGuard::Registration fork_registration_;
 };
 

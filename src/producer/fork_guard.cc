@@ -2,6 +2,7 @@
 #include "src/producer/fork_guard.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <mutex>
@@ -63,8 +64,13 @@ void Neutralise(const ForkGuard::Targets& targets) {
     (void)os::ReplaceWithPrivateZeroes(targets.mapping, targets.mapping_bytes);
   }
   if (targets.socket != nullptr) {
-    const int fd = targets.socket->exchange(-1, std::memory_order_relaxed);
-    if (fd >= 0) close(fd);
+    const int fd =
+        targets.socket->number.exchange(-1, std::memory_order_acquire);
+    struct stat info {};
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) &&
+        info.st_ino == targets.socket->inode.load(std::memory_order_relaxed)) {
+      close(fd);
+    }
   }
 }
 

@@ -28,6 +28,13 @@ class ForkGuard {
   // Differs between a process and its forked children. Async-signal-safe.
   static uint32_t Generation();
 
+  // The number of a socket, or -1, and its inode, which is stored first and
+  // tells it from whatever else the program may have at that number.
+  struct Socket {
+    std::atomic<uint64_t> inode{0};
+    std::atomic<int> number{-1};
+  };
+
   // What a registration covers. The members are read in the child handler and
   // stay in place while the registration exists.
   struct Targets {
@@ -36,8 +43,8 @@ class ForkGuard {
     size_t mapping_bytes = 0;
     std::atomic<RingMode>* mode = nullptr;
     std::atomic<bool>* consumer_attached = nullptr;
-    // A socket: its number, or -1. Closed, and -1 in the child.
-    std::atomic<int>* socket = nullptr;
+    // Closed, and -1 in the child.
+    Socket* socket = nullptr;
   };
 
   // Covers its targets from construction to destruction; the first one of the

@@ -50,7 +50,7 @@ void ManagedWriter::LetGoIfClosed() {
 }
 
 absl::StatusOr<std::shared_ptr<ManagedRing>> ManagedRing::Create(
-    Config config, std::shared_ptr<const os::UniqueFd> event_slot) {
+    Config config, std::shared_ptr<const os::GuardedFd> event_slot) {
   const size_t bytes = config.geometry.RingSize();
   absl::StatusOr<os::UniqueFd> memfd = os::CreateSealedMemory(
       fmt::format("tracering:{}", config.name).c_str(), bytes);

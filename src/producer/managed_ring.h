@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "src/common/abi/geometry.h"
+#include "src/common/os/guarded_fd.h"
 #include "src/common/os/unique_fd.h"
 #include "src/producer/fork_guard.h"
 #include "src/producer/producer_ring.h"
@@ -86,7 +87,7 @@ class ManagedRing : public std::enable_shared_from_this<ManagedRing> {
 
   // Allocates the ring's memory. The error says what is missing.
   static absl::StatusOr<std::shared_ptr<ManagedRing>> Create(
-      Config config, std::shared_ptr<const os::UniqueFd> event_slot);
+      Config config, std::shared_ptr<const os::GuardedFd> event_slot);
 
   ManagedRing(const ManagedRing&) = delete;
   ManagedRing& operator=(const ManagedRing&) = delete;
@@ -94,7 +95,7 @@ class ManagedRing : public std::enable_shared_from_this<ManagedRing> {
   const std::string& name() const { return config_.name; }
   const Ring& ring() const { return ring_->ring(); }
   ProducerRing& producer_ring() const { return *ring_; }
-  int memfd() const { return memfd_.get(); }
+  const os::GuardedFd& memfd() const { return memfd_; }
 
   // Never null; a surplus writer if no id is left.
   std::unique_ptr<ManagedWriter> AddWriter(BufferId buffer,
@@ -131,7 +132,7 @@ class ManagedRing : public std::enable_shared_from_this<ManagedRing> {
 
   const Config config_;
   const uint32_t fork_generation_;
-  const os::UniqueFd memfd_;
+  const os::GuardedFd memfd_;
   const std::shared_ptr<ProducerRing> ring_;
 
   std::mutex mutex_;

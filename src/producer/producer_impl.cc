@@ -86,7 +86,7 @@ absl::Status Producer::Impl::StartThread(const std::shared_ptr<Impl>& impl) {
 absl::Status Producer::Impl::MakeRings() {
   absl::StatusOr<os::UniqueFd> placeholder = os::CreateEventFd();
   if (!placeholder.ok()) return placeholder.status();
-  event_slot_ = std::make_shared<const os::UniqueFd>(*std::move(placeholder));
+  event_slot_ = std::make_shared<const os::GuardedFd>(*std::move(placeholder));
 
   absl::StatusOr<abi::Geometry> shared =
       internal::CheckRingSize("", options_.ring_size, options_.chunk_size);
@@ -135,7 +135,7 @@ absl::Status Producer::Impl::MakeClient() {
   config.process_name = options_.name;
   config.allowed_uids = options_.allowed_service_uids;
   config.rings = ring_infos_;
-  for (const auto& ring : rings_) config.memfds.push_back(ring->memfd());
+  for (const auto& ring : rings_) config.memfds.push_back(&ring->memfd());
   absl::StatusOr<std::unique_ptr<ControlClient>> client =
       ControlClient::Create(std::move(config), this);
   if (!client.ok()) return client.status();
@@ -235,7 +235,7 @@ absl::Status Producer::Impl::OnAttached(const os::UniqueFd& event_fd,
   if (absl::Status status = os::CheckEventFd(event_fd.get()); !status.ok()) {
     return status;
   }
-  if (absl::Status status = os::ReplaceFd(event_slot_->get(), event_fd);
+  if (absl::Status status = os::ReplaceFd(*event_slot_, event_fd);
       !status.ok()) {
     return status;
   }

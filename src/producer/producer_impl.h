@@ -23,6 +23,7 @@
 #include "src/common/abi/position.h"
 #include "src/common/control/messages.h"
 #include "src/common/os/background_thread.h"
+#include "src/common/os/guarded_fd.h"
 #include "src/common/os/unique_fd.h"
 #include "src/producer/control_client.h"
 #include "src/producer/descriptors.h"
@@ -107,7 +108,7 @@ class Producer::Impl final : public internal::ControlClient::Delegate {
   const ProducerOptions options_;
   const internal::ProducerId id_;
   const uint32_t fork_generation_;
-  std::shared_ptr<const os::UniqueFd> event_slot_;
+  std::shared_ptr<const os::GuardedFd> event_slot_;
   // The shared one, own rings as declared, the one for descriptors.
   std::vector<std::shared_ptr<internal::ManagedRing>> rings_;
   std::vector<control::RingInfo> ring_infos_;

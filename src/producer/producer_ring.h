@@ -11,8 +11,8 @@
 #include <memory>
 #include <utility>
 
+#include "src/common/os/guarded_fd.h"
 #include "src/common/os/shared_mapping.h"
-#include "src/common/os/unique_fd.h"
 #include "src/common/ring/ring.h"
 #include "src/producer/fork_guard.h"
 
@@ -32,7 +32,7 @@ class ProducerRing {
   // for is exchanged. Shared by all rings of the producer and closed with the
   // last of them, so that no writer ever signals a recycled fd number.
   ProducerRing(os::SharedMapping mapping, const abi::Geometry& geometry,
-               std::shared_ptr<const os::UniqueFd> event_slot, RingMode mode)
+               std::shared_ptr<const os::GuardedFd> event_slot, RingMode mode)
       : mapping_(std::move(mapping)),
         ring_(mapping_.data(), geometry),
         event_slot_(std::move(event_slot)),
@@ -81,7 +81,7 @@ class ProducerRing {
 
   os::SharedMapping mapping_;
   Ring ring_;
-  std::shared_ptr<const os::UniqueFd> event_slot_;
+  std::shared_ptr<const os::GuardedFd> event_slot_;
   int event_fd_;
   std::atomic<RingMode> mode_;
   std::atomic<bool> consumer_attached_{false};

@@ -4,7 +4,10 @@
 //
 // Prints `attempted=N lost=N` of what the parent process traced, where its
 // end leaves time for that. Anything unexpected ends it with status 9.
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -232,6 +235,61 @@ int LeakedProducer() {
   return 0;
 }
 
+// --- Descriptors ---
+
+// Closes all that it does not know, as daemons do, and is given the numbers
+// again for files of its own.
+int CloseDescriptors() {
+  auto producer = CreateProducer("closes");
+  // Nobody drains from here on.
+  OwnedTraceWriter writer =
+      producer->CreateWriter("main", tracering::WriterOptions());
+  Trace(*writer, 0, 0);
+  constexpr int kHighest = 700;
+  for (int fd = 3; fd <= kHighest; ++fd) close(fd);
+  std::vector<int> files;
+  while (files.empty() || files.back() < kHighest) {
+    files.push_back(memfd_create("theirs", 0));
+    Require(files.back() >= 0, "files can be opened");
+  }
+  const auto require_untouched = [&files] {
+    for (const int fd : files) {
+      struct stat info {};
+      Require(fstat(fd, &info) == 0, "their file is still open");
+      Require(info.st_size == 0, "their file is empty");
+      Require(lseek(fd, 0, SEEK_CUR) == 0, "their file was not read");
+    }
+  };
+  for (uint64_t i = 0; i < 20'000; ++i) Trace(*writer, 0, i);
+  producer->ThreadTrack();
+  producer->Flush(std::chrono::milliseconds(1)).IgnoreError();
+  const pid_t child = fork();
+  if (child == 0) {
+    require_untouched();
+    _exit(0);
+  }
+  int status = 0;
+  Require(waitpid(child, &status, 0) == child && status == 0,
+          "the child ends well");
+  require_untouched();
+  writer.reset();
+  producer.reset();
+  require_untouched();
+  return 0;
+}
+
+// Standard streams that are closed stay so: what the program prints later must
+// not end up in a ring.
+int WithoutStandardStreams() {
+  for (const int fd : {0, 1, 2}) close(fd);
+  auto producer = CreateProducer("closed");
+  for (const int fd : {0, 1, 2}) {
+    if (fcntl(fd, F_GETFD) >= 0) return kUnexpected;
+  }
+  Trace(producer->ThreadWriter("main"), 0, 0);
+  return producer->Flush(kLong).ok() ? 0 : kUnexpected;
+}
+
 // --- fork ---
 
 enum class ChildEnd { kExit, kUnderscoreExit };
@@ -402,6 +460,8 @@ int main(int argc, char** argv) {
       {"exit_inside_packet", ExitInsidePacket},
       {"after_shutdown", AfterShutdown},
       {"leaked_producer", LeakedProducer},
+      {"close_descriptors", CloseDescriptors},
+      {"no_standard_streams", WithoutStandardStreams},
       {"fork_exit", [] { return Fork(ChildEnd::kExit); }},
       {"fork_underscore_exit", [] { return Fork(ChildEnd::kUnderscoreExit); }},
       {"fork_and_die", ForkAndDie},

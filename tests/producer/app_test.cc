@@ -128,6 +128,17 @@ TEST_F(AppTest, AProducerThatIsNeverDestroyedIsNoLeak) {
   ExpectExact(0);
 }
 
+// Once the library wrote its wake-ups into them, and closed them at its end.
+TEST_F(AppTest, FilesAtNumbersThatTheProgramClosedAreLeftAlone) {
+  Run("close_descriptors");
+}
+
+TEST_F(AppTest, ClosedStandardStreamsAreNotTakenForRings) {
+  Run("no_standard_streams");
+  ASSERT_THAT(service_.clients(), SizeIs(1));
+  EXPECT_THAT(session(0).Packets(), SizeIs(1));
+}
+
 class ForkTest : public AppTest {
  protected:
   void ExpectParentExactAndChildrenOnTheirOwn() {

@@ -36,7 +36,7 @@ class ManagedRingTest : public testing::Test {
                                mode, false, max_writer_id};
     auto ring = ManagedRing::Create(
         std::move(config),
-        std::make_shared<const os::UniqueFd>(*std::move(event_fd)));
+        std::make_shared<const os::GuardedFd>(*std::move(event_fd)));
     ASSERT_TRUE(ring.ok()) << ring.status().ToString();
     ring_ = *std::move(ring);
     reader_ = std::make_unique<ReferenceReader>(

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "src/common/os/eventfd.h"
+#include "src/common/os/guarded_fd.h"
 #include "src/common/os/shared_mapping.h"
-#include "src/common/os/unique_fd.h"
 #include "src/producer/producer_ring.h"
 #include "src/producer/trace_writer_impl.h"
 #include "tests/support/require.h"
@@ -56,7 +56,7 @@ class WriterHarness {
         shape_{shape.num_chunks, shape.chunk_size} {
     auto event_fd = os::CreateEventFd();
     Require(event_fd.ok(), "eventfd");
-    event_fd_ = std::make_shared<const os::UniqueFd>(std::move(*event_fd));
+    event_fd_ = std::make_shared<const os::GuardedFd>(std::move(*event_fd));
     auto mapping = os::SharedMapping::Map(image_.fd(), image_.size());
     Require(mapping.ok(), "mapping the ring");
     ring_ = std::make_shared<internal::ProducerRing>(
@@ -119,7 +119,7 @@ class WriterHarness {
   RingImage image_;
   RingShape shape_;
   std::unique_ptr<ReferenceReader> reader_;
-  std::shared_ptr<const os::UniqueFd> event_fd_;
+  std::shared_ptr<const os::GuardedFd> event_fd_;
   std::shared_ptr<internal::ProducerRing> ring_;
 };
 

@@ -34,7 +34,7 @@ RaceHarness::RaceHarness(const test::RingImageOptions& options)
     : image_(test::RingImage::InMemfd(options)) {
   auto event = os::CreateEventFd();
   test::Require(event.ok(), "eventfd");
-  event_ = std::make_shared<const os::UniqueFd>(std::move(*event));
+  event_ = std::make_shared<const os::GuardedFd>(std::move(*event));
   auto mapping = os::SharedMapping::Map(image_.fd(), image_.size());
   test::Require(mapping.ok(), "mapping the ring");
   ring_ = std::make_shared<ProducerRing>(std::move(*mapping), image_.geometry(),

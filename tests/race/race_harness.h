@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "src/common/os/unique_fd.h"
+#include "src/common/os/guarded_fd.h"
 #include "src/consumer/chunk_reader.h"
 #include "src/consumer/packet_assembler.h"
 #include "src/producer/producer_ring.h"
@@ -108,7 +108,7 @@ class RaceHarness : public PacketSink {
   void Take(uint16_t writer, const uint8_t* data, size_t size, LossMask loss);
 
   test::RingImage image_;
-  std::shared_ptr<const os::UniqueFd> event_;
+  std::shared_ptr<const os::GuardedFd> event_;
   std::shared_ptr<ProducerRing> ring_;
   PartialBudget budget_;
   std::unique_ptr<PacketAssembler> assembler_;

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/common/os/guarded_fd.h"
 #include "src/common/os/unique_fd.h"
 
 namespace tracering::os {
@@ -47,7 +48,7 @@ class Epoll {
   absl::Status Control(int operation, const char* verb, int fd, uint32_t events,
                        uint64_t tag);
 
-  UniqueFd fd_;
+  GuardedFd fd_;
 };
 
 }  // namespace tracering::os

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "src/common/os/errno_saver.h"
+#include "src/common/os/guarded_fd.h"
 
 namespace tracering::os {
 
@@ -39,6 +40,8 @@ absl::Status CheckEventFd(int fd) {
 }
 
 void SignalEventFd(int fd) noexcept {
+  // The program may have closed the number and got it again for a file.
+  if (IsNamedFile(fd)) return;
   ErrnoSaver saver;
   const uint64_t one = 1;
   while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR) {
@@ -46,6 +49,7 @@ void SignalEventFd(int fd) noexcept {
 }
 
 void ResetEventFd(int fd) noexcept {
+  if (IsNamedFile(fd)) return;
   ErrnoSaver saver;
   uint64_t counter = 0;
   while (read(fd, &counter, sizeof(counter)) < 0 && errno == EINTR) {

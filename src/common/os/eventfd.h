@@ -21,13 +21,15 @@ absl::StatusOr<UniqueFd> CreateEventFd();
 absl::Status CheckEventFd(int fd);
 
 // Adds 1 to the counter. A counter at its maximum is readable already, and no
-// other failure can be helped by the caller: nothing is reported. Keeps errno.
+// other failure can be helped by the caller: nothing is reported. No effect if
+// the number now stands for a file, pipe or socket of the program. Keeps errno.
 // Async-signal-safe. Does not block as long as `fd` is non-blocking.
 void SignalEventFd(int fd) noexcept;
 
-// Sets the counter to 0 if it is not, for owners that poll level-triggered.
-// Keeps errno. Async-signal-safe. Only for eventfds that no peer has got: one
-// that can clear O_NONBLOCK could block the caller.
+// Sets the counter to 0 if it is not, for owners that poll level-triggered. The
+// same goes for a number that is no eventfd any more. Keeps errno.
+// Async-signal-safe. Only for eventfds that no peer has got: one that can clear
+// O_NONBLOCK could block the caller.
 void ResetEventFd(int fd) noexcept;
 
 }  // namespace tracering::os

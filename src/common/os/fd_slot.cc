@@ -9,14 +9,18 @@
 
 namespace tracering::os {
 
-absl::Status ReplaceFd(int slot_fd, const UniqueFd& with) {
+absl::Status ReplaceFd(const GuardedFd& slot, const UniqueFd& with) {
+  if (!slot.IsOurs()) {
+    return absl::FailedPreconditionError(
+        fmt::format("fd {} was closed by the program", slot.get()));
+  }
   // EBUSY: another thread is just being given this very number, which cannot
   // last, as it is taken already.
-  while (dup3(with.get(), slot_fd, O_CLOEXEC) < 0) {
+  while (dup3(with.get(), slot.get(), O_CLOEXEC) < 0) {
     if (errno == EINTR || errno == EBUSY) continue;
     return absl::ErrnoToStatus(
-        errno,
-        fmt::format("cannot put fd {} in place of fd {}", with.get(), slot_fd));
+        errno, fmt::format("cannot put fd {} in place of fd {}", with.get(),
+                           slot.get()));
   }
   return absl::OkStatus();
 }

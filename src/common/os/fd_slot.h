@@ -6,15 +6,17 @@
 #define TRACERING_SRC_COMMON_OS_FD_SLOT_H_
 
 #include "absl/status/status.h"
+#include "src/common/os/guarded_fd.h"
 #include "src/common/os/unique_fd.h"
 
 namespace tracering::os {
 
-// Makes `slot_fd`, an open descriptor of ours, another descriptor of the file
-// behind `with`, close-on-exec. Atomic: a thread that writes to the number
+// Makes `slot`, an eventfd as `with` is, another descriptor of the file behind
+// `with`, close-on-exec. Atomic: a thread that writes to the number
 // meanwhile reaches the old file or the new one, never a stranger's. On an
-// error the slot is unchanged.
-absl::Status ReplaceFd(int slot_fd, const UniqueFd& with);
+// error, also that the program has taken the number for itself, it is
+// unchanged.
+absl::Status ReplaceFd(const GuardedFd& slot, const UniqueFd& with);
 
 }  // namespace tracering::os
 

@@ -62,6 +62,7 @@ absl::Status TimerFd::Set(nanoseconds first, nanoseconds period) {
 
 uint64_t TimerFd::TakeExpirations() noexcept {
   ErrnoSaver saver;
+  if (!fd_.IsOurs()) return 0;
   uint64_t expirations = 0;
   if (read(fd_.get(), &expirations, sizeof(expirations)) !=
       static_cast<ssize_t>(sizeof(expirations))) {

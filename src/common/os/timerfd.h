@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/common/os/guarded_fd.h"
 #include "src/common/os/unique_fd.h"
 
 namespace tracering::os {
@@ -41,7 +42,7 @@ class TimerFd {
   absl::Status Set(std::chrono::nanoseconds first,
                    std::chrono::nanoseconds period);
 
-  UniqueFd fd_;
+  GuardedFd fd_;
 };
 
 }  // namespace tracering::os

@@ -19,37 +19,47 @@ namespace {
 
 UniqueFd MakeEventFd() { return CreateEventFd().value(); }
 
-uint64_t Counter(const UniqueFd& fd) {
+uint64_t Counter(int fd) {
   uint64_t counter = 0;
-  const ssize_t size = read(fd.get(), &counter, sizeof(counter));
+  const ssize_t size = read(fd, &counter, sizeof(counter));
   return size == sizeof(counter) ? counter : 0;
 }
 
 TEST(ReplaceFdTest, SlotStandsForTheNewFileCloseOnExec) {
-  const UniqueFd slot = MakeEventFd();
+  const GuardedFd slot(MakeEventFd());
   const UniqueFd fresh = MakeEventFd();
   const int number = slot.get();
   const size_t open = CountOpenFds();
-  ASSERT_TRUE(ReplaceFd(slot.get(), fresh).ok());
+  ASSERT_TRUE(ReplaceFd(slot, fresh).ok());
   EXPECT_EQ(slot.get(), number);
   EXPECT_EQ(CountOpenFds(), open);
   EXPECT_TRUE(IsCloseOnExec(slot.get()));
   SignalEventFd(slot.get());
-  EXPECT_EQ(Counter(fresh), 1u);
+  EXPECT_EQ(Counter(fresh.get()), 1u);
 }
 
 TEST(ReplaceFdTest, FailureNamesBothAndLeavesTheSlot) {
-  const UniqueFd slot = MakeEventFd();
-  EXPECT_THAT(ReplaceFd(slot.get(), UniqueFd()),
+  const GuardedFd slot(MakeEventFd());
+  EXPECT_THAT(ReplaceFd(slot, UniqueFd()),
               ErrorSays("fd -1 in place of fd " + std::to_string(slot.get())));
   SignalEventFd(slot.get());
-  EXPECT_EQ(Counter(slot), 1u);
+  EXPECT_EQ(Counter(slot.get()), 1u);
+}
+
+TEST(ReplaceFdTest, ANumberThatTheProgramHasTakenIsLeftAlone) {
+  const GuardedFd slot(MakeEventFd());
+  const UniqueFd theirs = CreateSealedMemory("theirs", 4096).value();
+  ASSERT_EQ(dup2(theirs.get(), slot.get()), slot.get());
+  EXPECT_THAT(ReplaceFd(slot, MakeEventFd()), ErrorSays("by the program"));
+  EXPECT_EQ(IdentifyFile(slot.get()).value(),
+            IdentifyFile(theirs.get()).value());
+  close(slot.get());
 }
 
 TEST(ReplaceFdTest, EverySignalOfOtherThreadsReachesOneOfTheFiles) {
   constexpr int kWriters = 2;
   constexpr uint64_t kSignals = 20'000;
-  const UniqueFd slot = MakeEventFd();
+  const GuardedFd slot(MakeEventFd());
   std::vector<UniqueFd> files;
   files.push_back(UniqueFd(fcntl(slot.get(), F_DUPFD_CLOEXEC, 0)));
   std::atomic<int> running{kWriters};
@@ -62,11 +72,11 @@ TEST(ReplaceFdTest, EverySignalOfOtherThreadsReachesOneOfTheFiles) {
   }
   while (running > 0) {
     if (files.size() < 200) files.push_back(MakeEventFd());
-    ASSERT_TRUE(ReplaceFd(slot.get(), files.back()).ok());
+    ASSERT_TRUE(ReplaceFd(slot, files.back()).ok());
   }
   for (std::thread& writer : writers) writer.join();
   uint64_t total = 0;
-  for (const UniqueFd& file : files) total += Counter(file);
+  for (const UniqueFd& file : files) total += Counter(file.get());
   EXPECT_EQ(total, kWriters * kSignals);
 }
 
