@@ -190,7 +190,7 @@ BANS = (
         "tests wait for what happens (tests/support/eventually.h), never for "
         "a while"),
     Ban(re.compile(r"\b(?:throw|try|catch)\b(?=\s*[\w({\";])"),
-        ("include/", "src/"), (), "exceptions",
+        ("include/", "src/"), ("src/producer/containment.h",), "exceptions",
         "errors are absl::Status or an outcome, never an exception"),
 )
 

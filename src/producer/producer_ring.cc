@@ -1,12 +1,20 @@
 // The ring that leads nowhere; see producer_ring.h.
 #include "src/producer/producer_ring.h"
 
+#include "src/producer/immortal.h"
+
 namespace tracering::internal {
+namespace {
+
+std::atomic<std::shared_ptr<ProducerRing>*> nowhere{nullptr};
+
+}  // namespace
 
 std::shared_ptr<ProducerRing> ProducerRing::Nowhere() {
-  static const auto* const ring =
-      new std::shared_ptr<ProducerRing>(new ProducerRing(NowhereTag()));
-  return *ring;
+  return GetOrMake(&nowhere, [] {
+    return std::make_unique<std::shared_ptr<ProducerRing>>(
+        new ProducerRing(NowhereTag()));
+  });
 }
 
 }  // namespace tracering::internal

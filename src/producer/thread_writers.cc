@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <string>
 #include <utility>
 
+#include "src/producer/containment.h"
 #include "src/producer/fork_guard.h"
+#include "src/producer/immortal.h"
 
 namespace tracering::internal {
 namespace {
@@ -38,6 +41,9 @@ struct ThreadState {
 // Trivial types: readable at any time in the life of a thread.
 thread_local ThreadState* current = nullptr;
 thread_local bool released = false;
+
+// Never destroyed.
+std::atomic<ManagedWriter*> shared_nowhere{nullptr};
 
 pthread_key_t end_key;
 int end_key_error = 0;
@@ -102,6 +108,8 @@ absl::Status ThreadWriters::Install() {
         fmt::format("cannot create a thread-specific key (at most {})",
                     PTHREAD_KEYS_MAX));
   }
+  // While there is memory.
+  (void)SharedNowhere();
   return absl::OkStatus();
 }
 
@@ -133,11 +141,18 @@ TraceWriter& ThreadWriters::Nowhere() {
   // Of the thread, if possible: a writer belongs to one.
   constexpr ProducerId kNobody = 0;
   if (TraceWriter* writer = FindAny(kNobody, "")) return *writer;
-  if (Add(kNobody, "", std::make_unique<ManagedWriter>()) == nullptr) {
-    return *FindAny(kNobody, "");
-  }
-  static ManagedWriter* const shared = new ManagedWriter;
-  return shared->writer();
+  const bool added = Contain(
+      [] {
+        return Add(kNobody, "", std::make_unique<ManagedWriter>()) == nullptr;
+      },
+      [] { return false; });
+  return added ? *FindAny(kNobody, "") : SharedNowhere();
+}
+
+TraceWriter& ThreadWriters::SharedNowhere() {
+  return GetOrMake(&shared_nowhere,
+                   [] { return std::make_unique<ManagedWriter>(); })
+      .writer();
 }
 
 bool ThreadWriters::Alive() { return !released; }

@@ -27,7 +27,8 @@ using ProducerId = uint64_t;
 
 class ThreadWriters {
  public:
-  // Makes sure that the end of threads will be seen. Before all else.
+  // Makes sure that the end of threads will be seen, and makes what tracing
+  // into nothing needs. Before all else.
   static absl::Status Install();
 
   // Null if there is none, and for a surplus writer, which should be replaced.
@@ -40,8 +41,10 @@ class ThreadWriters {
   static std::unique_ptr<ManagedWriter> Add(
       ProducerId producer, std::string_view buffer,
       std::unique_ptr<ManagedWriter> writer);
-  // Traces into nothing. Always there.
+  // Traces into nothing. Always there, also without memory.
   static TraceWriter& Nowhere();
+  // The same, for whoever is not tied to a thread.
+  static TraceWriter& SharedNowhere();
 
   // Whether the thread's writers have not been released.
   static bool Alive();
