@@ -207,9 +207,10 @@ class Producer {
   // allocation. The reference is valid until the thread ends, also after this
   // object is gone. When the thread ends the writer publishes what it holds,
   // and is released. In destructors of thread-local objects that run after
-  // that, for a name that is not acceptable, and in a forked child this is a
-  // writer that traces into nothing. If no writer id was free, the writer
-  // counts its packets as lost; a later call tries again.
+  // that, for a name that is not acceptable, without memory for a new writer,
+  // and in a forked child this is a writer that traces into nothing. If no
+  // writer id was free, the writer counts its packets as lost; a later call
+  // tries again.
   TraceWriter& ThreadWriter(std::string_view buffer);
 
   // A writer of one's own, for a thread (one at a time) that the caller
@@ -286,6 +287,7 @@ class Producer {
  private:
   class Impl;
   explicit Producer(std::shared_ptr<Impl> impl);
+  static OwnedTraceWriter Own(std::unique_ptr<internal::ManagedWriter> managed);
 
   std::shared_ptr<Impl> impl_;
 };

@@ -17,6 +17,7 @@
 #include "src/common/control/codec.h"
 #include "src/common/os/eventfd.h"
 #include "src/common/os/unix_socket.h"
+#include "src/producer/containment.h"
 
 namespace tracering::internal {
 namespace {
@@ -101,9 +102,13 @@ void ControlClient::Run() {
 
 bool ControlClient::Drive(milliseconds timeout) {
   if (driven_.exchange(true, std::memory_order_acquire)) return false;
-  const bool ok = HandleReady(timeout);
-  driven_.store(false, std::memory_order_release);
-  return ok;
+  const Rollback stop_driving(
+      [this] { driven_.store(false, std::memory_order_release); });
+  return Contain([&] { return HandleReady(timeout); },
+                 [this] {
+                   GiveUpSession();
+                   return !InForkedChild();
+                 });
 }
 
 void ControlClient::Stop() {
@@ -116,7 +121,13 @@ void ControlClient::RequestWork() { os::SignalEventFd(wake_fd_.get()); }
 void ControlClient::AddBuffer(control::BufferInfo buffer) {
   std::lock_guard<std::mutex> lock(mutex_);
   buffers_.push_back(std::move(buffer));
+  // Without memory the caller will name it again, under the same id.
+  Rollback forget([this] {
+    buffers_.pop_back();
+    num_buffers_sent_ = std::min(num_buffers_sent_, buffers_.size());
+  });
   SendBuffers();
+  forget.Commit();
 }
 
 std::string ControlClient::last_error() const {
@@ -383,6 +394,13 @@ void ControlClient::Disconnect(std::string reason) {
   ScheduleRetry();
 }
 
+void ControlClient::GiveUpSession() noexcept {
+  if (InForkedChild()) return;
+  // The text is short enough not to be allocated. Whatever is left after a
+  // failure ends with the next attempt.
+  Contain([this] { Disconnect("out of memory"); }, [this] { ScheduleRetry(); });
+}
+
 void ControlClient::ScheduleRetry() {
   // One thread is enough to notice: a timer that cannot be set (which the
   // kernel has no reason for) leaves the producer without a consumer.
@@ -392,10 +410,11 @@ void ControlClient::ScheduleRetry() {
 
 void ControlClient::CloseSocket() {
   if (!socket_.valid()) return;
-  if (socket_.IsOurs()) (void)epoll_.Remove(socket_.get());
-  // First: a child must not close a number that is somebody else's by then.
+  // A child must not close a number that is somebody else's by then.
   guarded_socket_.number.store(-1, std::memory_order_relaxed);
-  socket_.reset();
+  // Closed at the end also where there is no memory to report an error.
+  const os::GuardedFd socket = std::move(socket_);
+  if (socket.IsOurs()) epoll_.Remove(socket.get()).IgnoreError();
 }
 
 }  // namespace tracering::internal

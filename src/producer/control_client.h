@@ -93,7 +93,8 @@ class ControlClient {
   // Makes DoWork be called if a consumer is attached. Any thread.
   void RequestWork();
 
-  // Names a buffer to the present consumer and to all later ones. When it
+  // Names a buffer to the present consumer and to all later ones, or throws
+  // because there is no memory, and has not done so. When it
   // returns the message is on its way, so that it arrives before packets for
   // that buffer can be seen (unless the service does not read its socket). Any
   // thread.
@@ -127,6 +128,8 @@ class ControlClient {
   absl::StatusOr<os::UniqueFd> ConnectToTrusted() const;
   absl::Status Greet(os::UniqueFd socket);
   void Disconnect(std::string reason);
+  // Out of memory: starts over, later.
+  void GiveUpSession() noexcept;
   void ScheduleRetry();
 
   // With mutex_ held.

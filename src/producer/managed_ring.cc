@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "src/common/os/memfd.h"
 #include "src/common/os/shared_mapping.h"
+#include "src/producer/containment.h"
 
 namespace tracering::internal {
 
@@ -27,7 +28,7 @@ ManagedWriter::ManagedWriter(std::shared_ptr<ManagedRing> home,
 }
 
 ManagedWriter::~ManagedWriter() {
-  if (home_ != nullptr && !home_->InForkedChild()) home_->Remove(this);
+  if (is_listed_ && !home_->InForkedChild()) home_->Remove(this);
 }
 
 void ManagedWriter::Release() {
@@ -41,6 +42,7 @@ void ManagedWriter::LetGoIfClosed() {
     return;
   }
   home_->Remove(this);
+  is_listed_ = false;
   home_.reset();
   is_surplus_ = false;
   // At the same address: references to it are still in use, and nobody but
@@ -97,14 +99,22 @@ WriterLease ManagedRing::Lease() {
 
 std::unique_ptr<ManagedWriter> ManagedRing::AddWriterWithLease(
     WriterLease lease, BufferId buffer, const WriterOptions& options) {
+  const ReleasedWriter unused{std::nullopt, lease.owes_loss,
+                              lease.left_partial};
+  Rollback give_back([&] {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (lease.id != WriterId()) ids_.Release(lease.id, unused);
+  });
   auto writer = std::make_unique<ManagedWriter>(shared_from_this(), lease,
                                                 buffer, options);
   std::lock_guard<std::mutex> lock(mutex_);
-  if (writer->is_surplus() && lease.id != WriterId()) {
-    ids_.Release(lease.id, {std::nullopt, lease.owes_loss, lease.left_partial});
-  }
-  writer->index_ = writers_.size();
   writers_.push_back(writer.get());
+  writer->index_ = writers_.size() - 1;
+  writer->is_listed_ = true;
+  give_back.Commit();
+  if (writer->is_surplus() && lease.id != WriterId()) {
+    ids_.Release(lease.id, unused);
+  }
   return writer;
 }
 

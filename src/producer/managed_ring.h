@@ -68,6 +68,7 @@ class ManagedWriter {
 
   std::shared_ptr<ManagedRing> home_;  // null: traces into nothing
   bool is_surplus_ = false;
+  bool is_listed_ = false;  // in the ring's list
   // Somewhere up the stack a packet may still point into the ring.
   bool is_pinned_ = false;
   size_t index_ = 0;  // in the ring's list; guarded by its lock
@@ -97,7 +98,8 @@ class ManagedRing : public std::enable_shared_from_this<ManagedRing> {
   ProducerRing& producer_ring() const { return *ring_; }
   const os::GuardedFd& memfd() const { return memfd_; }
 
-  // Never null; a surplus writer if no id is left.
+  // Never null; a surplus writer if no id is left. Throws std::bad_alloc, and
+  // has changed nothing.
   std::unique_ptr<ManagedWriter> AddWriter(BufferId buffer,
                                            const WriterOptions& options);
   // The same, but null if no id is left.

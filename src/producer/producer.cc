@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/common/os/process.h"
+#include "src/producer/containment.h"
 #include "src/producer/fork_guard.h"
 #include "src/producer/managed_ring.h"
 #include "src/producer/producer_impl.h"
@@ -23,9 +24,15 @@ void WriterReleaser::operator()(TraceWriter*) const { delete managed_; }
 
 absl::StatusOr<std::unique_ptr<Producer>> Producer::Create(
     ProducerOptions options) {
-  absl::StatusOr<std::shared_ptr<Impl>> impl = Impl::Create(std::move(options));
-  if (!impl.ok()) return impl.status();
-  return std::unique_ptr<Producer>(new Producer(*std::move(impl)));
+  return internal::Contain(
+      [&]() -> absl::StatusOr<std::unique_ptr<Producer>> {
+        absl::StatusOr<std::shared_ptr<Impl>> impl =
+            Impl::Create(std::move(options));
+        if (!impl.ok()) return impl.status();
+        return std::unique_ptr<Producer>(new Producer(*std::move(impl)));
+      },
+      // A text would have to be allocated.
+      [] { return absl::Status(absl::StatusCode::kResourceExhausted, ""); });
 }
 
 Producer::Producer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -48,14 +55,20 @@ TraceWriter& Producer::ThreadWriter(std::string_view buffer) {
 }
 
 OwnedTraceWriter Producer::CreateWriter(std::string_view buffer) {
-  ManagedWriter* managed = impl_->NewWriter(buffer, nullptr).release();
-  return OwnedTraceWriter(&managed->writer(), WriterReleaser(managed));
+  return Own(impl_->NewWriter(buffer, nullptr));
 }
 
 OwnedTraceWriter Producer::CreateWriter(std::string_view buffer,
                                         const WriterOptions& options) {
-  ManagedWriter* managed = impl_->NewWriter(buffer, &options).release();
-  return OwnedTraceWriter(&managed->writer(), WriterReleaser(managed));
+  return Own(impl_->NewWriter(buffer, &options));
+}
+
+OwnedTraceWriter Producer::Own(std::unique_ptr<ManagedWriter> managed) {
+  if (managed == nullptr) {
+    return OwnedTraceWriter(&ThreadWriters::SharedNowhere(), WriterReleaser());
+  }
+  TraceWriter* const writer = &managed->writer();
+  return OwnedTraceWriter(writer, WriterReleaser(managed.release()));
 }
 
 absl::Status Producer::Flush(nanoseconds timeout) {

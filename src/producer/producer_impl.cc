@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <utility>
 
 #include "src/common/os/clock.h"
 #include "src/common/os/eventfd.h"
 #include "src/common/os/fd_slot.h"
 #include "src/common/ring/capacity_wait.h"
+#include "src/producer/containment.h"
 #include "src/producer/producer_options.h"
 #include "tracering/buffer_config.h"
 
@@ -76,7 +78,8 @@ absl::Status Producer::Impl::StartThread(const std::shared_ptr<Impl>& impl) {
         self->client_->Run();
         if (!self->InForkedChild()) return;
         // User code that a session called has forked, and this is the child.
-        internal::AbandonInChild(new std::shared_ptr<Impl>(std::move(self)));
+        internal::AbandonInChild(new (std::nothrow)
+                                     std::shared_ptr<Impl>(std::move(self)));
       });
   if (!thread.ok()) return thread.status();
   impl->thread_ = *std::move(thread);
@@ -173,8 +176,12 @@ const Producer::Impl::Target& Producer::Impl::AddTarget(
   target.ring = ring;
   target.id = BufferId(static_cast<uint16_t>(targets_.size() + 1));
   target.writer_options = writer_options;
-  client_->AddBuffer({target.id.value(), name});
-  return targets_.emplace(std::move(name), target).first->second;
+  const auto added = targets_.emplace(name, target).first;
+  // A name that no consumer will hear of.
+  internal::Rollback forget([&] { targets_.erase(added); });
+  client_->AddBuffer({target.id.value(), std::move(name)});
+  forget.Commit();
+  return added->second;
 }
 
 std::optional<Producer::Impl::Target> Producer::Impl::Resolve(
@@ -193,6 +200,12 @@ std::optional<Producer::Impl::Target> Producer::Impl::Resolve(
 }
 
 TraceWriter& Producer::Impl::NewThreadWriter(std::string_view buffer) {
+  // Without memory this call's is none, and the next call tries again.
+  return *internal::Contain([&] { return &TryNewThreadWriter(buffer); },
+                            [] { return &ThreadWriters::Nowhere(); });
+}
+
+TraceWriter& Producer::Impl::TryNewThreadWriter(std::string_view buffer) {
   if (InForkedChild() || !ThreadWriters::Alive()) {
     return ThreadWriters::Nowhere();
   }
@@ -211,6 +224,12 @@ TraceWriter& Producer::Impl::NewThreadWriter(std::string_view buffer) {
 }
 
 std::unique_ptr<ManagedWriter> Producer::Impl::NewWriter(
+    std::string_view buffer, const WriterOptions* options) {
+  return internal::Contain([&] { return TryNewWriter(buffer, options); },
+                           [] { return nullptr; });
+}
+
+std::unique_ptr<ManagedWriter> Producer::Impl::TryNewWriter(
     std::string_view buffer, const WriterOptions* options) {
   if (InForkedChild()) return std::make_unique<ManagedWriter>();
   const std::optional<Target> target = Resolve(buffer);

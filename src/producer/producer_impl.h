@@ -52,7 +52,9 @@ class Producer::Impl final : public internal::ControlClient::Delegate {
 
   void Shutdown();
 
+  // Traces into nothing if there is no memory.
   TraceWriter& NewThreadWriter(std::string_view buffer);
+  // Null if there is no memory.
   std::unique_ptr<internal::ManagedWriter> NewWriter(
       std::string_view buffer, const WriterOptions* options);
   uint64_t NewThreadTrack(std::string_view name);
@@ -93,6 +95,9 @@ class Producer::Impl final : public internal::ControlClient::Delegate {
   // The target of a buffer, which becomes known by the call. Nothing for a
   // name that is not acceptable.
   std::optional<Target> Resolve(std::string_view buffer);
+  TraceWriter& TryNewThreadWriter(std::string_view buffer);
+  std::unique_ptr<internal::ManagedWriter> TryNewWriter(
+      std::string_view buffer, const WriterOptions* options);
   // With mutex_ held.
   const Target& AddTarget(std::string name, internal::ManagedRing* ring,
                           const WriterOptions& writer_options);

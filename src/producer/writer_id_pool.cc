@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "src/producer/containment.h"
+
 namespace tracering::internal {
 namespace {
 
@@ -34,7 +36,8 @@ WriterLease WriterIdPool::Acquire(abi::Position read_pos) {
 }
 
 void WriterIdPool::Release(WriterId id, const ReleasedWriter& writer) {
-  released_.push_back({id, writer});
+  // Without memory it costs the id: a thread that ends cannot do better.
+  Contain([&] { released_.push_back({id, writer}); }, [] {});
 }
 
 }  // namespace tracering::internal
