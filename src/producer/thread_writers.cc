@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -32,7 +33,20 @@ struct TrackEntry {
   TrackEntry* next;
 };
 
+struct ThreadState;
+
+// Keeps the state of one thread at a time reachable, also in a forked child
+// that has not got the thread: there nobody frees it, and a leak detector
+// would report it. Never freed; taken again when the thread has ended.
+struct Anchor {
+  std::atomic<ThreadState*> state{nullptr};
+  Anchor* next = nullptr;  // immutable once it is in the list
+};
+
+std::atomic<Anchor*> anchors{nullptr};
+
 struct ThreadState {
+  Anchor* anchor = nullptr;
   WriterEntry* writers = nullptr;
   TrackEntry* tracks = nullptr;
   bool end_was_seen = false;
@@ -48,6 +62,28 @@ std::atomic<ManagedWriter*> shared_nowhere{nullptr};
 pthread_key_t end_key;
 int end_key_error = 0;
 
+// Lock-free: a fork finds the list whole at any instant.
+Anchor* TakeAnchor(ThreadState* state) {
+  for (Anchor* anchor = anchors.load(std::memory_order_acquire);
+       anchor != nullptr; anchor = anchor->next) {
+    ThreadState* expected = nullptr;
+    if (anchor->state.compare_exchange_strong(expected, state,
+                                              std::memory_order_release,
+                                              std::memory_order_relaxed)) {
+      return anchor;
+    }
+  }
+  auto* const anchor = new (std::nothrow) Anchor;
+  if (anchor == nullptr) return nullptr;
+  anchor->state.store(state, std::memory_order_relaxed);
+  anchor->next = anchors.load(std::memory_order_relaxed);
+  while (!anchors.compare_exchange_weak(anchor->next, anchor,
+                                        std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+  }
+  return anchor;
+}
+
 void Destroy(ThreadState* state) {
   for (TrackEntry* track = state->tracks; track != nullptr;) {
     // In a forked child its lock may be held for ever.
@@ -58,6 +94,10 @@ void Destroy(ThreadState* state) {
   }
   for (WriterEntry* entry = state->writers; entry != nullptr;) {
     delete std::exchange(entry, entry->next);
+  }
+  // Without one it is only out of a leak detector's sight.
+  if (state->anchor != nullptr) {
+    state->anchor->state.store(nullptr, std::memory_order_release);
   }
   delete state;
 }
@@ -83,6 +123,7 @@ ThreadState* CurrentOrNew() {
     delete state;
     return nullptr;
   }
+  state->anchor = TakeAnchor(state);
   current = state;
   return state;
 }

@@ -416,6 +416,34 @@ int Fork(ChildEnd end) {
   return 0;
 }
 
+// Waits with a writer and a track of its own.
+void* HoldWriter(void* argument) {
+  auto* const steps = static_cast<std::atomic<int>*>(argument);
+  Trace(static_producer->ThreadWriter("main"), 1, 0);
+  static_producer->ThreadTrack();
+  steps->store(1);
+  while (steps->load() != 2) std::this_thread::yield();
+  return nullptr;
+}
+
+// What the child inherits from a thread that it has not got is no leak.
+int ForkBesideWriter() {
+  static_producer = CreateProducer("beside").release();
+  std::atomic<int> steps{0};
+  // A std::thread would be a leak in the child itself.
+  pthread_t thread{};
+  Require(pthread_create(&thread, nullptr, HoldWriter, &steps) == 0,
+          "a thread can be started");
+  while (steps.load() != 1) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) exit(0);
+  Require(WaitFor(child) == 0, "the child ends well");
+  steps.store(2);
+  pthread_join(thread, nullptr);
+  Report(*static_producer);
+  return 0;
+}
+
 // The child never calls anything of ours, and outlives its parent: it ends with
 // the test.
 int ForkAndDie() {
@@ -464,6 +492,7 @@ int main(int argc, char** argv) {
       {"no_standard_streams", WithoutStandardStreams},
       {"fork_exit", [] { return Fork(ChildEnd::kExit); }},
       {"fork_underscore_exit", [] { return Fork(ChildEnd::kUnderscoreExit); }},
+      {"fork_beside_writer", ForkBesideWriter},
       {"fork_and_die", ForkAndDie},
       {"fork_in_callback", [] { return ForkInCallback(false); }},
       {"fork_in_thread", [] { return ForkInCallback(true); }},

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,15 +26,30 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
+// LeakSanitizer misses the threads of the parent in a child.
+std::string WithoutRemarks(const std::string& output) {
+  std::istringstream lines(output);
+  std::string rest;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("False leaks are possible.") == std::string::npos) {
+      rest += line + "\n";
+    }
+  }
+  return rest;
+}
+
 class AppTest : public testing::Test {
  protected:
   ChildProcess Start(const std::string& way) {
     std::vector<std::pair<std::string, std::string>> env = {
         {"TRACERING_SOCKET", socket_path_}};
     if (way.find("fork") == 0) {
-      // Children start threads, and know what they do. What only the threads
-      // of the parent point to is a leak to the sanitizer in the child.
+      // Children start threads, and know what they do.
       env.emplace_back("TSAN_OPTIONS", "die_after_fork=0");
+    }
+    if (way == "fork_in_thread") {
+      // The stack of the program's main thread, which the child has not got,
+      // holds what the program allocated.
       env.emplace_back("ASAN_OPTIONS", "detect_leaks=0");
     }
     return ChildProcess::Spawn({TRACERING_APP_PROGRAM, way}, env);
@@ -46,7 +62,7 @@ class AppTest : public testing::Test {
     ASSERT_TRUE(end.has_value()) << way << " does not end";
     EXPECT_EQ(end->code, 0);
     EXPECT_EQ(end->signal, 0);
-    EXPECT_EQ(program.error_output(), "");
+    EXPECT_EQ(WithoutRemarks(program.error_output()), "");
     service_.Stop();
     for (const DrainingService::Client& client : service_.clients()) {
       EXPECT_THAT(client.session->Violations(), IsEmpty());
@@ -166,6 +182,13 @@ TEST_F(ForkTest, ChildrenThatExitLeaveTheParentsTraceExact) {
 TEST_F(ForkTest, ChildrenThatExitAtOnceLeaveTheParentsTraceExact) {
   Run("fork_underscore_exit");
   ExpectParentExactAndChildrenOnTheirOwn();
+}
+
+// Looks for leaks under AddressSanitizer.
+TEST_F(ForkTest, WritersOfThreadsThatAChildHasNotGotAreNoLeak) {
+  Run("fork_beside_writer");
+  EXPECT_EQ(attempted_, 1u);
+  ExpectExact(0);
 }
 
 TEST_F(ForkTest, AChildDoesNotKeepTheConnectionOfItsParentOpen) {
