@@ -13,7 +13,7 @@ if [[ $# -gt 1 || ${1:-} == -* ]]; then
 fi
 
 if [[ -d $trace || ! -d $(dirname -- "$trace") ]]; then
-  fail "cannot write a trace to $trace: it must be a file in a folder that exists"
+  fail "cannot write to $trace: it must be a file in a folder that exists"
 fi
 
 ensure_packages "${BUILD_PACKAGES[@]}"

@@ -177,8 +177,8 @@ class Consumer {
 
   // From now on moves packets from the buffers to the file `path`, at least
   // every `period` (1 ms to 1 hour) and before a buffer is full, which the disk
-  // and a busy machine may delay: a buffer must hold what comes meanwhile. Until
-  // StopStreaming. FAILED_PRECONDITION while another stream is being written.
+  // and a busy machine may delay: a buffer must hold what comes meanwhile. Ends
+  // with StopStreaming. FAILED_PRECONDITION while another stream is being written.
   absl::Status StreamTo(const std::string& path,
                         std::chrono::milliseconds period);
 

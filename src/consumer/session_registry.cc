@@ -95,6 +95,12 @@ absl::Status SessionRegistry::GrantBuffers(ProducerSession* session,
         fmt::format("{} buffers are named; the limit for one producer is {}",
                     total, limits_.buffers_per_producer));
   }
+  // Once for each producer: others may have a thousand names.
+  if (owner.unknown_buffers.empty() && !refused_names.empty()) {
+    log_->Add(fmt::format(
+        "{} writes to buffer '{}', which does not exist: its packets are lost",
+        Describe(*session), Escaped(refused_names.front())));
+  }
   for (const auto& [id, target] : added) {
     if (target.has_value()) {
       owner.targets.emplace(id, *target);

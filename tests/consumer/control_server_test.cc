@@ -18,6 +18,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -111,6 +112,31 @@ TEST_F(ControlServerTest, WelcomesAProducerAndReadsItsRings) {
   EXPECT_EQ(stats.producers[0].uid, geteuid());
   EXPECT_EQ(stats.producers[0].rings.size(), 2u);
   EXPECT_EQ(stats.buffers[1].written_packets, 2u);
+}
+
+TEST_F(ControlServerTest, BufferThatDoesNotExistIsLoggedOnceByItsName) {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  options_.log = [&](std::string_view line) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (line.find("buffer") != std::string_view::npos) {
+      lines.emplace_back(line);
+    }
+  };
+  StartConsumer();
+  FedRing ring;
+  RawClient client(path());
+  client.Send(HelloFor({&ring}), {ring.image().fd()});
+  ASSERT_TRUE(client.ReceiveWelcome().has_value());
+  client.Send(control::AddBuffers{{{20, "nowhere"}}});
+  client.Send(control::AddBuffers{{{21, "elsewhere"}, {22, "main"}}});
+  ring.Publish(1, 1, 22);
+  EXPECT_TRUE(
+      Await([](const ConsumerStats& s) { return s.packets.delivered == 1; }));
+  consumer_->Stop();
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], HasSubstr("raw client"));
+  EXPECT_THAT(lines[0], HasSubstr("'nowhere', which does not exist"));
 }
 
 // The producer's Flush relies on it: it signals and waits for read_pos.
