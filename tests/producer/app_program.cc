@@ -240,7 +240,12 @@ int LeakedProducer() {
 // Closes all that it does not know, as daemons do, and is given the numbers
 // again for files of its own.
 int CloseDescriptors() {
-  auto producer = CreateProducer("closes");
+  ProducerOptions options;
+  options.name = "closes";
+  // A thread of its own might be about to close what it has just received.
+  options.own_thread = false;
+  auto producer = *Producer::Create(options);
+  Require(producer->WaitForConsumer(kLong), "a consumer attaches");
   // Nobody drains from here on.
   OwnedTraceWriter writer =
       producer->CreateWriter("main", tracering::WriterOptions());
