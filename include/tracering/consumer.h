@@ -178,7 +178,7 @@ class Consumer {
   // From now on moves packets from the buffers to the file `path`, at least
   // every `period` (1 ms to 1 hour) and before a buffer is full, which the disk
   // and a busy machine may delay: a buffer must hold what comes meanwhile. Ends
-  // with StopStreaming. FAILED_PRECONDITION while another stream is being written.
+  // with StopStreaming. FAILED_PRECONDITION while there is another stream.
   absl::Status StreamTo(const std::string& path,
                         std::chrono::milliseconds period);
 
