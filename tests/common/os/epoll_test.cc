@@ -46,8 +46,8 @@ TEST_F(EpollTest, ReportsWhatIsReadyWithItsTag) {
   SignalEventFd(second_.get());
   EXPECT_TRUE(IsReadable(epoll_.fd()));
   ASSERT_EQ(Look(), 1u);
-  EXPECT_EQ(events_[0].data.u64, kTag);
-  EXPECT_EQ(events_[0].events, static_cast<uint32_t>(EPOLLIN));
+  EXPECT_EQ(uint64_t{events_[0].data.u64}, kTag);
+  EXPECT_EQ(uint32_t{events_[0].events}, static_cast<uint32_t>(EPOLLIN));
   SignalEventFd(first_.get());
   EXPECT_EQ(Look(), 2u);
 }
@@ -74,7 +74,7 @@ TEST_F(EpollTest, ModifyAndRemoveTakeEffect) {
   SignalEventFd(first_.get());
   ASSERT_TRUE(epoll_.Modify(first_.get(), EPOLLIN, 2).ok());
   ASSERT_EQ(Look(), 1u);
-  EXPECT_EQ(events_[0].data.u64, 2u);
+  EXPECT_EQ(uint64_t{events_[0].data.u64}, 2u);
   ASSERT_TRUE(epoll_.Remove(first_.get()).ok());
   EXPECT_EQ(Look(), 0u);
 }
