@@ -9,6 +9,7 @@
 #include <new>
 
 #include "src/common/os/errno_saver.h"
+#include "src/common/os/fork_safe.h"
 #include "src/common/os/shared_mapping.h"
 #include "src/producer/producer_ring.h"
 
@@ -46,14 +47,6 @@ struct Abandoned {
   Abandoned* next;
 };
 std::atomic<Abandoned*> abandoned{nullptr};
-
-template <typename Node>
-void Push(std::atomic<Node*>& head, Node* node) {
-  node->next = head.load(std::memory_order_relaxed);
-  while (!head.compare_exchange_weak(
-      node->next, node, std::memory_order_release, std::memory_order_relaxed)) {
-  }
-}
 
 void Neutralise(const ForkGuard::Targets& targets) {
   if (targets.mapping != nullptr) {
@@ -115,7 +108,7 @@ ForkGuard::Registration::Registration(const Targets& targets) {
   }
   if (slot_ == nullptr) {
     slot_ = new Slot;
-    Push(slots, slot_);
+    os::PushFront(&slots, slot_);
   }
   slot_->targets = targets;
   slot_->state.store(SlotState::kLive, std::memory_order_release);
@@ -127,7 +120,7 @@ ForkGuard::Registration::~Registration() {
 
 void AbandonInChild(const void* object) {
   auto* const entry = new (std::nothrow) Abandoned{object, nullptr};
-  if (entry != nullptr) Push(abandoned, entry);
+  if (entry != nullptr) os::PushFront(&abandoned, entry);
 }
 
 }  // namespace tracering::internal

@@ -11,9 +11,9 @@
 #include <string>
 #include <utility>
 
+#include "src/common/os/fork_safe.h"
 #include "src/producer/containment.h"
 #include "src/producer/fork_guard.h"
-#include "src/producer/immortal.h"
 
 namespace tracering::internal {
 namespace {
@@ -76,11 +76,7 @@ Anchor* TakeAnchor(ThreadState* state) {
   auto* const anchor = new (std::nothrow) Anchor;
   if (anchor == nullptr) return nullptr;
   anchor->state.store(state, std::memory_order_relaxed);
-  anchor->next = anchors.load(std::memory_order_relaxed);
-  while (!anchors.compare_exchange_weak(anchor->next, anchor,
-                                        std::memory_order_release,
-                                        std::memory_order_relaxed)) {
-  }
+  os::PushFront(&anchors, anchor);
   return anchor;
 }
 
@@ -191,8 +187,8 @@ TraceWriter& ThreadWriters::Nowhere() {
 }
 
 TraceWriter& ThreadWriters::SharedNowhere() {
-  return GetOrMake(&shared_nowhere,
-                   [] { return std::make_unique<ManagedWriter>(); })
+  return os::GetOrMake(&shared_nowhere,
+                       [] { return std::make_unique<ManagedWriter>(); })
       .writer();
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "src/common/os/background_thread.h"
+#include "src/common/os/fork_safe.h"
 #include "src/common/os/unix_socket.h"
 
 namespace tracering::os {
@@ -116,26 +117,17 @@ std::atomic<Closing*> closing{nullptr};
 // releases: it starts anew. Async-signal-safe.
 void OnForkInChild() { closing.store(nullptr, std::memory_order_relaxed); }
 
-Closing* GetClosing() {
+Closing& GetClosing() {
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, OnForkInChild); });
-  Closing* current = closing.load(std::memory_order_acquire);
-  if (current != nullptr) return current;
-  auto created = std::make_unique<Closing>();
-  // Publishes the object to the loads above; the one that loses goes away.
-  if (closing.compare_exchange_strong(current, created.get(),
-                                      std::memory_order_acq_rel,
-                                      std::memory_order_acquire)) {
-    return created.release();
-  }
-  return current;
+  return GetOrMake(&closing, [] { return std::make_unique<Closing>(); });
 }
 
 }  // namespace
 
 void CloseUntrusted(std::vector<UniqueFd> fds) noexcept {
   fds.erase(std::remove_if(fds.begin(), fds.end(), IsMemoryFile), fds.end());
-  if (!fds.empty()) GetClosing()->Add(std::move(fds));
+  if (!fds.empty()) GetClosing().Add(std::move(fds));
 }
 
 void CloseConnection(UniqueFd socket) noexcept {

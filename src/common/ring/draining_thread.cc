@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include "src/common/os/fork_safe.h"
 #include "src/common/os/process.h"
 
 namespace tracering::internal {
@@ -27,11 +28,7 @@ DrainingSeat::Record* DrainingSeat::AcquireRecord() {
     }
   }
   auto* record = new Record;
-  record->next = first_.load(std::memory_order_relaxed);
-  while (!first_.compare_exchange_weak(record->next, record,
-                                       std::memory_order_release,
-                                       std::memory_order_relaxed)) {
-  }
+  os::PushFront(&first_, record);
   return record;
 }
 

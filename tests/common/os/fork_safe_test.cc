@@ -1,5 +1,5 @@
 // Objects made once, also where fork() comes in the middle of it.
-#include "src/producer/immortal.h"
+#include "src/common/os/fork_safe.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #include <atomic>
 #include <memory>
 
-namespace tracering::internal {
+namespace tracering::os {
 namespace {
 
 TEST(GetOrMakeTest, IsMadeOnce) {
@@ -40,4 +40,4 @@ TEST(GetOrMakeTest, AChildOfAForkInTheMiddleMakesItsOwn) {
 }
 
 }  // namespace
-}  // namespace tracering::internal
+}  // namespace tracering::os
