@@ -272,9 +272,9 @@ void ChunkWriter::LoseSuffix(ChunkOutcome outcome, uint32_t finalised,
     return;
   }
   // The reader knows the packet whose first part it got.
-  const bool seen = (flags & abi::kFlagContinuesFromPrevious) != 0;
-  account_.Lose(CauseOf(outcome), finalised, seen ? 1 : 0);
-  if (seen) account_.LeavePartial(split_position_);
+  std::optional<abi::Position> part;
+  if ((flags & abi::kFlagContinuesFromPrevious) != 0) part = split_position_;
+  account_.Lose(CauseOf(outcome), finalised, part);
   OweLoss();
 }
 

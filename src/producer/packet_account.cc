@@ -4,10 +4,11 @@
 namespace tracering::internal {
 
 void PacketAccount::Lose(LossCause cause, uint64_t packets,
-                         uint64_t seen_by_reader) {
+                         std::optional<abi::Position> part) {
   const auto index = static_cast<size_t>(cause);
   lost_[index].fetch_add(packets, std::memory_order_relaxed);
-  const uint64_t unseen = packets - seen_by_reader;
+  if (part.has_value()) LeavePartial(*part);
+  const uint64_t unseen = packets - (part.has_value() ? 1 : 0);
   if (unseen == 0) return;
   // seq_cst, like the load after it: either we see the consumer or the fold of
   // the control thread, which comes after it set the flag, sees the count.
@@ -17,7 +18,7 @@ void PacketAccount::Lose(LossCause cause, uint64_t packets,
 
 void PacketAccount::LoseNested() {
   nested_.fetch_add(1, std::memory_order_relaxed);
-  Lose(LossCause::kWriterAbort, 1, 0);
+  Lose(LossCause::kWriterAbort, 1);
 }
 
 void PacketAccount::Fold() {

@@ -35,12 +35,13 @@ class PacketAccount {
   // A packet was given up before anything of it was published.
   void Discard() { Bump(discarded_, 1); }
 
-  // `packets` attempts are lost. The reader finds `seen_by_reader` of them by
-  // itself, since their first part was published; the others go into the
-  // ring's counter of `cause`, at once if a consumer is attached. Without one
-  // they stay private until the next Fold, so that a program without a service
-  // pays no shared write per dropped packet.
-  void Lose(LossCause cause, uint64_t packets, uint64_t seen_by_reader);
+  // `packets` attempts are lost. One of them the reader finds by itself, if its
+  // last part was published, in the chunk at `part`: see LeavePartial. The
+  // others go into the ring's counter of `cause`, at once if a consumer is
+  // attached. Without one they stay private until the next Fold, so that a
+  // program without a service pays no shared write per dropped packet.
+  void Lose(LossCause cause, uint64_t packets,
+            std::optional<abi::Position> part = std::nullopt);
 
   // The chunk at `position` is the last with a part of a packet that will not
   // go on. The reader finds out by the next chunk of the writer id, or counts

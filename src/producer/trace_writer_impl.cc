@@ -128,8 +128,9 @@ void TraceWriterImpl::Discard(uint8_t* cur) noexcept {
 // The packet counts as attempted and lost; the next chunk will say so.
 void TraceWriterImpl::LosePacket(LossCause cause, bool seen_by_reader) {
   account_.Attempt();
-  account_.Lose(cause, 1, seen_by_reader ? 1 : 0);
-  if (seen_by_reader) account_.LeavePartial(chunk_.split_position());
+  std::optional<abi::Position> part;
+  if (seen_by_reader) part = chunk_.split_position();
+  account_.Lose(cause, 1, part);
   chunk_.OweLoss();
 }
 

@@ -18,7 +18,7 @@ TEST(PacketAccountTest, WithoutAConsumerTheRingIsNotTouched) {
   WriterHarness harness;
   PacketAccount account(harness.ring());
   account.Attempt();
-  account.Lose(LossCause::kRingFull, 1, 0);
+  account.Lose(LossCause::kRingFull, 1);
   EXPECT_EQ(harness.image().WriterLoss(), 0u);
   account.Fold();
   EXPECT_EQ(harness.Loss(LossCause::kRingFull), 1u);
@@ -30,16 +30,17 @@ TEST(PacketAccountTest, WithAConsumerTheRingKnowsAtOnce) {
   WriterHarness harness;
   harness.AttachConsumer();
   PacketAccount account(harness.ring());
-  account.Lose(LossCause::kStallTimeout, 3, 1);
+  account.Lose(LossCause::kStallTimeout, 3, abi::Position(7));
   EXPECT_EQ(harness.Loss(LossCause::kStallTimeout), 2u);
   EXPECT_EQ(account.Read(0).lost, 3u);
+  EXPECT_EQ(account.left_partial(), abi::Position(7));
 }
 
 TEST(PacketAccountTest, EveryCauseHasItsCounter) {
   WriterHarness harness;
   PacketAccount account(harness.ring());
   for (size_t i = 0; i < kNumWriterLossCauses; ++i) {
-    account.Lose(static_cast<LossCause>(i), i + 1, 0);
+    account.Lose(static_cast<LossCause>(i), i + 1);
   }
   account.Fold();
   for (size_t i = 0; i < kNumWriterLossCauses; ++i) {
@@ -54,7 +55,7 @@ TEST(PacketAccountTest, PublishedIsWhatIsNeitherLostNorPending) {
   for (int i = 0; i < 10; ++i) account.Attempt();
   account.Retract(1);
   account.Discard();
-  account.Lose(LossCause::kRingFull, 2, 0);
+  account.Lose(LossCause::kRingFull, 2);
   account.LoseNested();
   const WriterStats stats = account.Read(/*unpublished=*/4);
   EXPECT_EQ(stats.attempted, 10u);
@@ -80,7 +81,7 @@ TEST(PacketAccountTest, ConcurrentFoldsCountEachLossOnce) {
   constexpr uint64_t kPackets = 20'000;
   for (uint64_t i = 0; i < kPackets; ++i) {
     account.Attempt();
-    account.Lose(static_cast<LossCause>(i % 3), 1, 0);
+    account.Lose(static_cast<LossCause>(i % 3), 1);
   }
   done.store(true);
   control.join();
