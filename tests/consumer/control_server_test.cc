@@ -29,6 +29,7 @@
 #include "tests/consumer/raw_client.h"
 #include "tests/support/child_process.h"
 #include "tests/support/eventually.h"
+#include "tests/support/temp_dir.h"
 #include "tracering/consumer.h"
 
 namespace tracering {
@@ -47,17 +48,14 @@ using ::testing::HasSubstr;
 class ControlServerTest : public ::testing::Test {
  protected:
   ControlServerTest() {
-    char path[] = "/tmp/tracering-test-XXXXXX";
-    EXPECT_NE(mkdtemp(path), nullptr);
-    directory_ = path;
-    options_.socket_path = directory_ + "/socket";
+    options_.socket_path = directory_.Path("socket");
     options_.buffers = {{"main", 1 << 20, FillPolicy::kRing},
                         {"other", 1 << 20, FillPolicy::kRing}};
     options_.drain_period = milliseconds(10);
   }
   ~ControlServerTest() override {
     consumer_ = nullptr;
-    EXPECT_EQ(rmdir(directory_.c_str()), 0) << "the socket was left behind";
+    EXPECT_TRUE(directory_.IsEmpty()) << "the socket was left behind";
   }
 
   void StartConsumer() {
@@ -80,7 +78,7 @@ class ControlServerTest : public ::testing::Test {
 
   const std::string& path() const { return options_.socket_path; }
 
-  std::string directory_;
+  const test::TempDir directory_;
   ConsumerOptions options_;
   std::unique_ptr<Consumer> consumer_;
 };
@@ -496,7 +494,7 @@ TEST_F(ControlServerTest, StaleSocketIsReplacedAndALiveOneRefused) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(path()));
 
-  const std::string stale = directory_ + "/stale";
+  const std::string stale = directory_.Path("stale");
   ChildProcess dead = ChildProcess::Fork([&] {
     ConsumerOptions options = options_;
     options.socket_path = stale;
@@ -532,7 +530,7 @@ TEST_F(ControlServerTest, StrangersAreTurnedAwayUnlessAllowed) {
   if (geteuid() != 0) GTEST_SKIP() << "needs to become another user";
   constexpr uid_t kStranger = 54321;
   options_.allowed_uids = {kStranger};
-  ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
+  ASSERT_EQ(chmod(directory_.path().c_str(), 0755), 0);
   StartConsumer();
   const auto connect_as = [&](uid_t uid) {
     ChildProcess child = ChildProcess::Fork([&] {
@@ -613,7 +611,7 @@ TEST_F(ControlServerTest, ProducersLeaveDescriptorsForFiles) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
   many.Release();
   EXPECT_TRUE(Await([&](const ConsumerStats&) { return pauses > 0; }));
-  const std::string file = directory_ + "/trace";
+  const std::string file = directory_.Path("trace");
   EXPECT_TRUE(consumer_->WriteTrace(file).ok());
   std::vector<os::UniqueFd> free;
   for (int i = 0; i < 30; ++i) free.emplace_back(dup(0));

@@ -26,6 +26,7 @@
 #include "tests/consumer/chunk_fixture.h"
 #include "tests/support/child_process.h"
 #include "tests/support/group_codec.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/trace.pb.h"
 #include "tests/support/trace_file_checker.h"
 
@@ -560,14 +561,6 @@ TEST_F(TraceFileErrorTest, FileThatIsCutAnywhereLoadsUpToThere) {
 
 class RealFileTest : public TraceFileWriterTest {
  protected:
-  RealFileTest() {
-    std::string name = testing::TempDir() + "trace_file_writer_XXXXXX";
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-    path_ = directory_ / "out.pftrace";
-  }
-  ~RealFileTest() override { fs::remove_all(directory_); }
-
   std::unique_ptr<TraceFileWriter> Create() {
     auto writer = TraceFileWriter::Create(path_.string(), options_);
     EXPECT_TRUE(writer.ok()) << writer.status();
@@ -585,8 +578,9 @@ class RealFileTest : public TraceFileWriterTest {
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
-  fs::path directory_;
-  fs::path path_;
+  const test::TempDir temp_dir_;
+  const fs::path directory_{temp_dir_.path()};
+  const fs::path path_{directory_ / "out.pftrace"};
 };
 
 TEST_F(RealFileTest, AppearsWhenItIsWholeAndReplacesAnOlderOne) {

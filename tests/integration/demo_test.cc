@@ -123,7 +123,7 @@ TEST_F(DemoTest, BufferThatIsTooSmallLosesTheOldestOrTheNewest) {
 }
 
 TEST_F(DemoTest, DirectoryIsTracedFileByFile) {
-  const std::string tree = directory_ + "/tree";
+  const std::string tree = directory_.Path("tree");
   std::filesystem::create_directories(tree + "/a/b");
   std::set<std::string> names;
   for (int i = 0; i < 40; ++i) {
@@ -271,7 +271,7 @@ TEST_F(DemoTest, WrongArgumentsAreNamedWithWhatTheyMayBe) {
       {consumer, {}, "--output FILE is needed"},
       {consumer, {"--output"}, "--output needs a value"},
       {consumer, {"--output", "/nowhere/trace"}, "cannot create files in"},
-      {consumer, {"--output", directory_}, "is a directory"},
+      {consumer, {"--output", directory_.path()}, "is a directory"},
       {consumer, {output, "--buffer", "main"}, "NAME:SIZE:ring"},
       {consumer, {output, "--buffer", "main:x:ring"}, "must be a number"},
       {consumer, {output, "--buffer", "main:1:ring"}, "must be from 4096"},

@@ -18,6 +18,7 @@
 #include "tests/support/accounting.h"
 #include "tests/support/child_process.h"
 #include "tests/support/eventually.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/trace_file_checker.h"
 #include "tracering/consumer.h"
 #include "tracering/producer.h"
@@ -29,20 +30,17 @@ inline constexpr std::chrono::seconds kLong{30};
 class ServiceTest : public ::testing::Test {
  protected:
   ServiceTest() {
-    char directory[] = "/tmp/tracering-test-XXXXXX";
-    EXPECT_NE(mkdtemp(directory), nullptr);
-    directory_ = directory;
-    options_.socket_path = directory_ + "/socket";
+    options_.socket_path = directory_.Path("socket");
     options_.buffers = {{"main", 16 << 20, FillPolicy::kRing}};
     options_.drain_period = std::chrono::milliseconds(10);
   }
   ~ServiceTest() override {
     consumer_ = nullptr;
     unlink(trace_path().c_str());
-    EXPECT_EQ(rmdir(directory_.c_str()), 0) << "something was left behind";
+    EXPECT_TRUE(directory_.IsEmpty()) << "something was left behind";
   }
 
-  std::string trace_path() const { return directory_ + "/trace"; }
+  std::string trace_path() const { return directory_.Path("trace"); }
 
   void CreateConsumer() {
     absl::StatusOr<std::unique_ptr<Consumer>> consumer =
@@ -106,7 +104,7 @@ class ServiceTest : public ::testing::Test {
     return info;
   }
 
-  std::string directory_;
+  const TempDir directory_;
   ConsumerOptions options_;
   std::unique_ptr<Consumer> consumer_;
 };

@@ -18,6 +18,7 @@
 #include "tests/support/accounting.h"
 #include "tests/support/child_process.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/temp_dir.h"
 
 namespace tracering::test {
 namespace {
@@ -94,8 +95,8 @@ class AppTest : public testing::Test {
     return accounting;
   }
 
-  TemporaryDirectory directory_;
-  const std::string socket_path_ = directory_.File("service.sock");
+  TempDir directory_;
+  const std::string socket_path_ = directory_.Path("service.sock");
   DrainingService service_{socket_path_};
   uint64_t attempted_ = 0;
   uint64_t lost_ = 0;

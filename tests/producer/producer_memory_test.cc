@@ -9,6 +9,7 @@
 #include "tests/producer/counting_allocator.h"
 #include "tests/producer/scripted_service.h"
 #include "tests/support/eventually.h"
+#include "tests/support/temp_dir.h"
 #include "tracering/producer.h"
 
 namespace tracering::test {
@@ -21,15 +22,15 @@ class ProducerMemoryTest : public testing::Test {
   void Create(bool own_thread) {
     ProducerOptions options;
     options.name = "test";
-    options.socket_path = directory_.File("service.sock");
+    options.socket_path = directory_.Path("service.sock");
     options.own_thread = own_thread;
     auto producer = Producer::Create(options);
     ASSERT_TRUE(producer.ok()) << producer.status();
     producer_ = *std::move(producer);
   }
 
-  TemporaryDirectory directory_;
-  ScriptedService service_{directory_.File("service.sock")};
+  TempDir directory_;
+  ScriptedService service_{directory_.Path("service.sock")};
   std::unique_ptr<Producer> producer_;
 };
 

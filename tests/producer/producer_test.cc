@@ -18,6 +18,7 @@
 
 #include "src/common/os/eventfd.h"
 #include "tests/producer/scripted_service.h"
+#include "tests/support/temp_dir.h"
 #include "tracering/trace_fields.h"
 
 namespace tracering {
@@ -29,7 +30,7 @@ using std::chrono::seconds;
 using test::DrainingService;
 using test::ScriptedService;
 using test::Session;
-using test::TemporaryDirectory;
+using test::TempDir;
 using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
@@ -69,8 +70,8 @@ class ProducerTest : public testing::Test {
     return producer.ok() ? *std::move(producer) : nullptr;
   }
 
-  TemporaryDirectory directory_;
-  const std::string socket_path_ = directory_.File("service.sock");
+  TempDir directory_;
+  const std::string socket_path_ = directory_.Path("service.sock");
 };
 
 // --- Options ---
@@ -356,10 +357,10 @@ TEST_F(ProducerTest, WithStartupOffNothingIsTracedUntilAConsumerAttaches) {
 
 TEST_F(ProducerTest, SeveralProducersInOneProcessAreIndependent) {
   ScriptedService first_service(socket_path_);
-  ScriptedService second_service(directory_.File("other.sock"));
+  ScriptedService second_service(directory_.Path("other.sock"));
   auto first = Create(Options());
   ProducerOptions options = Options();
-  options.socket_path = directory_.File("other.sock");
+  options.socket_path = directory_.Path("other.sock");
   auto second = Create(options);
   auto first_session = first_service.AcceptAndWelcome();
   auto second_session = second_service.AcceptAndWelcome();

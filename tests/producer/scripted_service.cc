@@ -3,10 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <utility>
 #include <variant>
 
@@ -19,17 +17,6 @@
 namespace tracering::test {
 
 using std::chrono::milliseconds;
-
-TemporaryDirectory::TemporaryDirectory() {
-  std::string path = testing::TempDir() + "tracering-XXXXXX";
-  EXPECT_NE(mkdtemp(path.data()), nullptr);
-  path_ = path;
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 bool PollFd(int fd, short events, milliseconds timeout) {
   pollfd entry{fd, events, 0};

@@ -29,19 +29,6 @@ namespace tracering::test {
 // Generous: reached only where something hangs.
 inline constexpr std::chrono::milliseconds kServiceDeadline{30'000};
 
-// A directory of its own, removed with what is in it.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
 // Waits until `fd` shows one of `events` (of poll); false after `timeout`.
 bool PollFd(int fd, short events,
             std::chrono::milliseconds timeout = kServiceDeadline);

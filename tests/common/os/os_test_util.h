@@ -22,6 +22,7 @@
 
 #include "src/common/os/unique_fd.h"
 #include "tests/support/require.h"
+#include "tests/support/temp_dir.h"
 
 namespace tracering::os {
 
@@ -59,26 +60,7 @@ inline uint64_t AllocatedBytes(int fd) {
   return static_cast<uint64_t>(file.st_blocks) * 512;
 }
 
-// A directory of its own, short enough for socket paths.
-class TempDir {
- public:
-  TempDir() {
-    std::string path = "/tmp/tracering_os_XXXXXX";
-    test::Require(mkdtemp(path.data()) != nullptr, "mkdtemp");
-    path_ = path;
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+using test::TempDir;
 
 // Lowers one resource limit for as long as it lives.
 class ScopedLimit {
