@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "benchmarks/storing_sink.h"
 #include "src/common/abi/chunk_layout.h"
 #include "src/common/abi/state_word.h"
 #include "src/common/os/clock.h"
@@ -114,19 +115,6 @@ void BM_DrainFloor(benchmark::State& state) {
   });
 }
 BENCHMARK(BM_DrainFloor)->UseManualTime();
-
-class StoringSink : public PacketSink {
- public:
-  explicit StoringSink(TargetBuffer* buffer) : buffer_(buffer) {}
-  bool Resolve(WriterId, BufferId, Route* route) override {
-    *route = {0, 0};
-    return true;
-  }
-  void OnRun(const PacketRun& run) override { buffer_->Store(run); }
-
- private:
-  TargetBuffer* const buffer_;
-};
 
 void BM_DrainAndStore(benchmark::State& state) {
   struct Sink {

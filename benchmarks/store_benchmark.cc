@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/storing_sink.h"
 #include "src/common/abi/state_word.h"
 #include "src/consumer/packet_assembler.h"
 #include "src/consumer/rewriter.h"
@@ -150,20 +151,6 @@ void BM_StoreRunFloor(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_StoreRunFloor)->Arg(128)->Arg(4096)->Arg(65536);
-
-class StoringSink : public PacketSink {
- public:
-  explicit StoringSink(TargetBuffer* buffer) : buffer_(buffer) {}
-  bool Resolve(WriterId, BufferId, Route* route) override {
-    *route = {0, next_++};
-    return true;
-  }
-  void OnRun(const PacketRun& run) override { buffer_->Store(run); }
-
- private:
-  TargetBuffer* const buffer_;
-  SequenceIndex next_ = 0;
-};
 
 // From a chunk's private copy into the target buffer. With the argument 1 each
 // chunk ends inside a packet, as a busy writer's chunks do.
