@@ -309,32 +309,35 @@ TEST_F(PacketAssemblerTest, AfterAReadGapEachSequenceBeginsWithAMark) {
   EXPECT_THAT(Lost(), IsEmpty());
 }
 
-TEST_F(PacketAssemblerTest, OrphanTailsAfterAReadGapBelongToIt) {
-  assembler_.MarkReadGap();
-  Chunk(kPrev | kNext, {"middle"});
-  Chunk(kPrev, {"tail", "x"});
-  // Later orphans are what they are.
-  Chunk(kPrev, {"tail", "y"});
-  assembler_.OnChunkDropped(WriterId(2), 2, kPrev);
-  EXPECT_THAT(Take(),
-              ElementsAre(Packet{"x", MarkOf(LossCause::kReadGap)},
-                          Packet{"y", MarkOf(LossCause::kOrphanContinuation)}));
-  EXPECT_EQ(Lost(), (Causes{{LossCause::kReadGap, 2},
-                            {LossCause::kOrphanContinuation, 1},
-                            {LossCause::kChunkCorrupted, 1}}));
+class TailsAfterAReadGapTest : public PacketAssemblerTest {
+ protected:
+  // The predecessor had the heads of one packet of each writer.
+  void ExpectLost(PacketAssembler::SplitPackets split, const Causes& lost) {
+    assembler_.MarkReadGap(split);
+    Chunk(kPrev | kNext, {"middle"});
+    Chunk(kPrev, {"tail", "x"});
+    // Later orphans are what they are.
+    Chunk(kPrev, {"tail", "y"});
+    assembler_.OnChunkDropped(WriterId(2), 2, kPrev);
+    EXPECT_THAT(
+        Take(),
+        ElementsAre(Packet{"x", MarkOf(LossCause::kReadGap)},
+                    Packet{"y", MarkOf(LossCause::kOrphanContinuation)}));
+    EXPECT_EQ(Lost(), lost);
+  }
+};
+
+TEST_F(TailsAfterAReadGapTest, BelongToItIfThePredecessorDied) {
+  ExpectLost(PacketAssembler::SplitPackets::kCountHere,
+             {{LossCause::kReadGap, 2},
+              {LossCause::kOrphanContinuation, 1},
+              {LossCause::kChunkCorrupted, 1}});
 }
 
-TEST_F(PacketAssemblerTest, TailsThatThePredecessorCountedAreNotCountedAgain) {
-  assembler_.MarkReadGap(PacketAssembler::SplitPackets::kCountedThere);
-  Chunk(kPrev | kNext, {"middle"});
-  Chunk(kPrev, {"tail", "x"});
-  Chunk(kPrev, {"tail", "y"});
-  assembler_.OnChunkDropped(WriterId(2), 2, kPrev);
-  EXPECT_THAT(Take(),
-              ElementsAre(Packet{"x", MarkOf(LossCause::kReadGap)},
-                          Packet{"y", MarkOf(LossCause::kOrphanContinuation)}));
-  EXPECT_EQ(Lost(), (Causes{{LossCause::kOrphanContinuation, 1},
-                            {LossCause::kChunkCorrupted, 1}}));
+TEST_F(TailsAfterAReadGapTest, AreNotCountedAgainIfThePredecessorLeft) {
+  ExpectLost(
+      PacketAssembler::SplitPackets::kCountedThere,
+      {{LossCause::kOrphanContinuation, 1}, {LossCause::kChunkCorrupted, 1}});
 }
 
 TEST_F(PacketAssemblerTest, ReadGapLosesWhatIsOpen) {

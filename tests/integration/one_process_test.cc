@@ -31,6 +31,15 @@ class OneProcessTest : public ServiceTest {
       return condition(consumer_->stats());
     }));
   }
+  // A producer that the consumer, driven from here, has attached.
+  std::unique_ptr<Producer> DriveUntilAttached(const ProducerOptions& options) {
+    absl::StatusOr<std::unique_ptr<Producer>> producer =
+        Producer::Create(options);
+    EXPECT_TRUE(producer.ok()) << producer.status();
+    DriveUntil(
+        [&](const ConsumerStats&) { return (*producer)->consumer_attached(); });
+    return *std::move(producer);
+  }
   // Only its end tells the consumer of a packet that was given up half-way and
   // was the last.
   void EndProducer(std::unique_ptr<Producer>* producer) {
@@ -130,14 +139,10 @@ TEST_F(OneProcessTest, NoisyBufferWithARingOfItsOwnCostsOthersNothing) {
   noisy.own_ring = true;
   noisy.ring_size = 64 * 1024;
   options.buffers = {noisy};
-  absl::StatusOr<std::unique_ptr<Producer>> producer =
-      Producer::Create(options);
-  ASSERT_TRUE(producer.ok()) << producer.status();
-  DriveUntil(
-      [&](const ConsumerStats&) { return (*producer)->consumer_attached(); });
+  std::unique_ptr<Producer> producer = DriveUntilAttached(options);
   // Nobody drains now.
-  TraceWriter& loud = (*producer)->ThreadWriter("noisy");
-  TraceWriter& quiet = (*producer)->ThreadWriter("main");
+  TraceWriter& loud = producer->ThreadWriter("noisy");
+  TraceWriter& quiet = producer->ThreadWriter("main");
   for (uint64_t i = 0; i < 5000; ++i) WriteNumbered(loud, 0, i);
   for (uint64_t i = 0; i < 100; ++i) WriteNumbered(quiet, 1, i);
   EXPECT_TRUE(consumer_->Flush(kLong).complete);
@@ -145,7 +150,7 @@ TEST_F(OneProcessTest, NoisyBufferWithARingOfItsOwnCostsOthersNothing) {
   EXPECT_EQ(consumer_->stats().buffers[0].packets, 100u);
   const uint64_t lost = loud.stats().lost;
   EXPECT_GT(lost, 0u);
-  EndProducer(&*producer);
+  EndProducer(&producer);
   const TraceFileInfo info = ExpectExact(5100);
   EXPECT_EQ(info.lost.total(), lost);
 }
@@ -158,15 +163,11 @@ TEST_F(OneProcessTest, StallingWriteOnTheDrainingThreadDropsInsteadOfWaiting) {
   options.ring_size = 512;
   options.writer_options.policy = BufferExhaustedPolicy::kStall;
   options.writer_options.stall_timeout = std::chrono::hours(1);
-  absl::StatusOr<std::unique_ptr<Producer>> producer =
-      Producer::Create(options);
-  ASSERT_TRUE(producer.ok()) << producer.status();
-  DriveUntil(
-      [&](const ConsumerStats&) { return (*producer)->consumer_attached(); });
-  TraceWriter& writer = (*producer)->ThreadWriter("main");
+  std::unique_ptr<Producer> producer = DriveUntilAttached(options);
+  TraceWriter& writer = producer->ThreadWriter("main");
   for (uint64_t i = 0; i < 100; ++i) WriteNumbered(writer, 0, i);
   EXPECT_GT(writer.stats().lost, 0u);
-  EndProducer(&*producer);
+  EndProducer(&producer);
   ExpectExact(100);
 }
 
