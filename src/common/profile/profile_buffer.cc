@@ -6,6 +6,8 @@
 // every stretch that a reader gets consists of whole records.
 #include "tracering/profile_buffer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <initializer_list>
@@ -15,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "fmt/core.h"
 #include "src/common/os/futex.h"
 #include "src/common/profile/pending_overflow.h"
 #include "src/common/profile/profile_index.h"

@@ -1,12 +1,13 @@
 // The model, and the interpreter of operations; see profile_operations.h.
 #include "tests/common/profile/profile_operations.h"
 
+#include <fmt/format.h>
+
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "fmt/format.h"
 #include "tracering/profile_buffer.h"
 
 namespace tracering::test {
