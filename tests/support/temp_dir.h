@@ -1,4 +1,6 @@
 // A directory of a test's own, gone with all that is in it at its end.
+//
+// Knows nothing of the product. One thread.
 #ifndef TRACERING_TESTS_SUPPORT_TEMP_DIR_H_
 #define TRACERING_TESTS_SUPPORT_TEMP_DIR_H_
 
