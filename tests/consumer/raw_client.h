@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <optional>
@@ -45,12 +46,19 @@ class RawClient {
               control::CodecOutcome::kOk);
     SendBytes(bytes, fds);
   }
-  // Whether it is sent or not, for a flood.
-  void TrySend(const control::ProducerMessage& message) {
+  // False if the queue is full.
+  [[nodiscard]] bool TrySend(const control::ProducerMessage& message) {
     std::string bytes;
     EXPECT_EQ(control::EncodeProducerMessage(message, &bytes),
               control::CodecOutcome::kOk);
-    (void)os::SendMessage(fd_.get(), bytes, {});
+    return os::SendMessage(fd_.get(), bytes, {}).outcome ==
+           os::SendOutcome::kSent;
+  }
+  // Lets the queue hold thousands of messages, if we may.
+  void GrowQueue() {
+    const int size = 8 << 20;
+    (void)setsockopt(fd_.get(), SOL_SOCKET, SO_SNDBUFFORCE, &size,
+                     sizeof(size));
   }
   void SendBytes(const std::string& bytes, const std::vector<int>& fds = {}) {
     EXPECT_EQ(os::SendMessage(fd_.get(), bytes, fds).outcome,
