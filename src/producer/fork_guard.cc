@@ -118,7 +118,7 @@ ForkGuard::Registration::~Registration() {
   slot_->state.store(SlotState::kFree, std::memory_order_release);
 }
 
-void AbandonInChild(const void* object) {
+void Abandon(const void* object) {
   auto* const entry = new (std::nothrow) Abandoned{object, nullptr};
   if (entry != nullptr) os::PushFront(&abandoned, entry);
 }

@@ -62,10 +62,11 @@ class ForkGuard {
   };
 };
 
-// For objects that a child cannot destroy, because another thread may have been
-// in the middle of changing them: keeps `object` reachable for ever, so that
-// it is no leak. Lock-free. In forked children only.
-void AbandonInChild(const void* object);
+// For objects that cannot be destroyed: in a child, because another thread may
+// have been in the middle of changing them; elsewhere, because somebody never
+// let go of them. Keeps `object` reachable for ever, so that it is no leak.
+// Lock-free.
+void Abandon(const void* object);
 
 }  // namespace tracering::internal
 

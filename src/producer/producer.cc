@@ -40,8 +40,8 @@ Producer::Producer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Producer::~Producer() {
   if (impl_->InForkedChild()) {
     // Whatever another thread was doing with it at the time will never end.
-    internal::AbandonInChild(new (std::nothrow)
-                                 std::shared_ptr<Impl>(std::move(impl_)));
+    internal::Abandon(new (std::nothrow)
+                          std::shared_ptr<Impl>(std::move(impl_)));
     return;
   }
   impl_->Shutdown();

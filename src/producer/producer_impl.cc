@@ -78,8 +78,8 @@ absl::Status Producer::Impl::StartThread(const std::shared_ptr<Impl>& impl) {
         self->client_->Run();
         if (!self->InForkedChild()) return;
         // User code that a session called has forked, and this is the child.
-        internal::AbandonInChild(new (std::nothrow)
-                                     std::shared_ptr<Impl>(std::move(self)));
+        internal::Abandon(new (std::nothrow)
+                              std::shared_ptr<Impl>(std::move(self)));
       });
   if (!thread.ok()) return thread.status();
   impl->thread_ = *std::move(thread);
