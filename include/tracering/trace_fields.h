@@ -121,6 +121,65 @@ inline constexpr uint64_t kMonotonicRaw = 5;
 inline constexpr uint64_t kBoottime = 6;
 }  // namespace clock
 
+namespace interned_data {
+inline constexpr uint32_t kFunctionNames = 5;
+inline constexpr uint32_t kFrames = 6;
+inline constexpr uint32_t kCallstacks = 7;
+inline constexpr uint32_t kBuildIds = 16;
+inline constexpr uint32_t kMappingPaths = 17;
+inline constexpr uint32_t kMappings = 19;
+}  // namespace interned_data
+
+namespace interned_string {
+inline constexpr uint32_t kIid = 1;
+inline constexpr uint32_t kStr = 2;
+}  // namespace interned_string
+
+namespace mapping {
+inline constexpr uint32_t kIid = 1;
+inline constexpr uint32_t kBuildId = 2;
+inline constexpr uint32_t kStartOffset = 3;
+inline constexpr uint32_t kStart = 4;
+inline constexpr uint32_t kEnd = 5;
+inline constexpr uint32_t kLoadBias = 6;
+inline constexpr uint32_t kPathStringIds = 7;
+inline constexpr uint32_t kExactOffset = 8;
+}  // namespace mapping
+
+namespace frame {
+inline constexpr uint32_t kIid = 1;
+inline constexpr uint32_t kFunctionNameId = 2;
+inline constexpr uint32_t kMappingId = 3;
+inline constexpr uint32_t kRelPc = 4;
+}  // namespace frame
+
+namespace callstack {
+inline constexpr uint32_t kIid = 1;
+inline constexpr uint32_t kFrameIds = 2;  // root first
+}  // namespace callstack
+
+namespace perf_sample {
+inline constexpr uint32_t kCpu = 1;
+inline constexpr uint32_t kPid = 2;
+inline constexpr uint32_t kTid = 3;
+inline constexpr uint32_t kCallstackIid = 4;
+inline constexpr uint32_t kCpuMode = 5;
+inline constexpr uint32_t kTimebaseCount = 6;
+inline constexpr uint32_t kUnwindError = 16;
+inline constexpr uint32_t kKernelRecordsLost = 17;
+
+inline constexpr uint64_t kModeUser = 2;
+inline constexpr uint64_t kUnwindErrorMaxFramesExceeded = 6;
+}  // namespace perf_sample
+
+namespace trace_packet_defaults {
+inline constexpr uint32_t kPerfSampleDefaults = 12;
+}  // namespace trace_packet_defaults
+
+namespace perf_sample_defaults {
+inline constexpr uint32_t kTimebase = 1;
+}  // namespace perf_sample_defaults
+
 namespace trace_stats {
 inline constexpr uint32_t kBufferStats = 1;
 inline constexpr uint32_t kProducersConnected = 2;

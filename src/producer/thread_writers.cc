@@ -14,6 +14,8 @@
 #include "src/common/os/fork_safe.h"
 #include "src/producer/containment.h"
 #include "src/producer/fork_guard.h"
+#include "src/producer/sampling_threads.h"
+#include "src/producer/stack_bounds.h"
 
 namespace tracering::internal {
 namespace {
@@ -121,6 +123,8 @@ ThreadState* CurrentOrNew() {
   }
   state->anchor = TakeAnchor(state);
   current = state;
+  SamplingThreads::NoteThread();
+  NoteStackBounds();
   return state;
 }
 

@@ -1,6 +1,7 @@
 // A program that runs out of memory goes on, and is traced again when there is
 // some: no exception of ours reaches it or ends one of its threads.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "tests/producer/scripted_service.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temp_dir.h"
+#include "tracering/cpu_profiler.h"
 #include "tracering/producer.h"
 
 namespace tracering::test {
@@ -96,6 +98,59 @@ TEST_F(ProducerMemoryTest, MemoryMayEndAnywhereOnTheWayToAWriter) {
     ASSERT_EQ(stats.rings[0].writers, 0u) << "at allocation " << n;
     ASSERT_EQ(stats.refused_buffer_names, 0u);
   }
+}
+
+TEST_F(ProducerMemoryTest, WithoutMemoryAProfilerIsRefusedAndLeavesNothing) {
+  Create(false);
+  for (int64_t n = 0; n < 200; ++n) {
+    FailOwnAllocationsFrom(n);
+    const auto refused = CpuProfiler::Start(*producer_, {});
+    StopFailing();
+    if (refused.ok()) return;
+    ASSERT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted)
+        << refused.status() << " at allocation " << n;
+    struct sigaction present {};
+    ASSERT_EQ(sigaction(SIGPROF, nullptr, &present), 0);
+    ASSERT_EQ(present.sa_handler, SIG_DFL) << "at allocation " << n;
+  }
+  ADD_FAILURE() << "there are no more allocations than that";
+}
+
+TEST_F(ProducerMemoryTest, SamplesThatThereIsNoMemoryForAreCounted) {
+  Create(false);
+  const auto profiler = CpuProfiler::Start(*producer_, {});
+  ASSERT_TRUE(profiler.ok()) << profiler.status();
+  FailAllocationsElsewhere();
+  EXPECT_TRUE(Eventually([&] {
+    raise(SIGPROF);
+    return (*profiler)->stats().lost_memory > 0;
+  }));
+  StopFailing();
+  const uint64_t samples = (*profiler)->stats().samples;
+  EXPECT_TRUE(Eventually([&] {
+    raise(SIGPROF);
+    return (*profiler)->stats().samples > samples + 10;
+  }));
+  (*profiler)->Stop();
+  const CpuProfilerStats stats = (*profiler)->stats();
+  EXPECT_EQ(stats.attempted, stats.samples + stats.lost());
+}
+
+TEST_F(ProducerMemoryTest, ALabelThatThereIsNoMemoryForIsDropped) {
+  const uint64_t dropped = ScopedProfileLabel::dropped();
+  for (int64_t n = 0; n < 10; ++n) {
+    FailOwnAllocationsFrom(n);
+    {
+      const ScopedProfileLabel label(
+          "a label with a text that has to be allocated");
+    }
+    StopFailing();
+    if (ScopedProfileLabel::dropped() - dropped == static_cast<uint64_t>(n)) {
+      EXPECT_GT(n, 0);
+      return;
+    }
+  }
+  ADD_FAILURE() << "there are no more allocations than that";
 }
 
 TEST(ProducerCreateMemoryTest, WithoutMemoryThereIsAnError) {

@@ -1,0 +1,256 @@
+// Timers and scans; see sampling_threads.h.
+#include "src/producer/sampling_threads.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "src/common/os/clock.h"
+#include "src/common/os/process.h"
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+namespace tracering::internal {
+namespace {
+
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr char kTaskDirectory[] = "/proc/self/task";
+
+// Threads that traced for the first time, in a ring; a scan looks at them.
+// Constant-initialised, as threads may come at any time. 0: none yet.
+constexpr uint64_t kNewcomers = 1024;
+std::array<std::atomic<pid_t>, kNewcomers> newcomers{};
+std::atomic<uint64_t> num_newcomers{0};
+std::atomic<bool> wants_newcomers{false};
+
+// The kernel's name for what a thread has used of the CPU, as
+// pthread_getcpuclockid makes it.
+clockid_t CpuClockOf(pid_t tid) {
+  constexpr unsigned kPerThread = 4;
+  constexpr unsigned kScheduler = 2;
+  return static_cast<clockid_t>((~static_cast<unsigned>(tid) << 3) |
+                                kPerThread | kScheduler);
+}
+
+timespec FromNs(uint64_t ns) {
+  timespec time{};
+  time.tv_sec = static_cast<time_t>(ns / kSecondNs);
+  time.tv_nsec = static_cast<long>(ns % kSecondNs);
+  return time;
+}
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { closedir(directory); }
+};
+
+// The timer of a thread that has ended tells no time. The id may be in use
+// again by another thread.
+bool ThreadHasEnded(timer_t timer) {
+  itimerspec left{};
+  return timer_gettime(timer, &left) != 0 ||
+         (left.it_value.tv_sec == 0 && left.it_value.tv_nsec == 0);
+}
+
+}  // namespace
+
+SamplingThreads::SamplingThreads(uint32_t frequency_hz)
+    : period_ns_(kSecondNs / frequency_hz),
+      random_(static_cast<uint64_t>(os::MonotonicNs()) | 1) {}
+
+void SamplingThreads::ExcludeThisThread() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  excluded_ = os::CurrentThreadId();
+  const auto found = timers_.find(excluded_);
+  if (found == timers_.end()) return;
+  timer_delete(found->second.id);
+  timers_.erase(found);
+}
+
+absl::Status SamplingThreads::Start() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  newcomers_seen_ = num_newcomers.load(std::memory_order_relaxed);
+  wants_newcomers.store(true, std::memory_order_relaxed);
+  running_ = true;
+  task_ = os::GuardedFd(
+      os::UniqueFd(open(kTaskDirectory, O_PATH | O_DIRECTORY | O_CLOEXEC)));
+  // Threads of a process whose /proc cannot be read are as good as refused.
+  if (ScanLocked() && !timers_.empty()) return absl::OkStatus();
+  refused_.clear();
+  unsampled_ = 0;
+  absl::Status status = StartProcessTimer();
+  if (!status.ok()) {
+    running_ = false;
+    wants_newcomers.store(false, std::memory_order_relaxed);
+  }
+  return status;
+}
+
+void SamplingThreads::Scan() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!running_ || process_timer_ || LooksUnchanged()) return;
+  if (ScanLocked()) CountNewcomers();
+}
+
+void SamplingThreads::Stop() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!running_) return;
+  running_ = false;
+  wants_newcomers.store(false, std::memory_order_relaxed);
+  for (const auto& [tid, timer] : timers_) timer_delete(timer.id);
+  timers_.clear();
+  refused_.clear();
+  task_.reset();
+  if (process_timer_) {
+    const itimerval none{};
+    setitimer(ITIMER_PROF, &none, nullptr);
+  }
+}
+
+SamplingThreads::Counts SamplingThreads::counts() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {timers_.size(), unsampled_, process_timer_};
+}
+
+void SamplingThreads::NoteThread() {
+  if (!wants_newcomers.load(std::memory_order_relaxed)) return;
+  const uint64_t index =
+      num_newcomers.fetch_add(1, std::memory_order_relaxed) % kNewcomers;
+  newcomers[index].store(os::CurrentThreadId(), std::memory_order_relaxed);
+}
+
+// To count the threads costs a tenth of what it takes to list them.
+bool SamplingThreads::LooksUnchanged() {
+  constexpr int kMaxLeftOut = 3;
+  struct stat task {};
+  if (fstat(task_.get(), &task) != 0 || task.st_ino != task_.inode() ||
+      !S_ISDIR(task.st_mode)) {
+    return false;
+  }
+  const auto threads = static_cast<uint64_t>(task.st_nlink);
+  if (std::exchange(threads_seen_, threads) == threads &&
+      num_newcomers.load(std::memory_order_relaxed) == newcomers_seen_ &&
+      scans_left_out_ < kMaxLeftOut) {
+    ++scans_left_out_;
+    return true;
+  }
+  scans_left_out_ = 0;
+  return false;
+}
+
+bool SamplingThreads::ScanLocked() {
+  const std::unique_ptr<DIR, CloseDirectory> directory(opendir(kTaskDirectory));
+  if (directory == nullptr) return false;
+  ++scan_;
+  while (const dirent* entry = readdir(directory.get())) {
+    const auto tid =
+        static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (tid > 0 && tid != excluded_) AddThread(tid);
+  }
+  for (auto timer = timers_.begin(); timer != timers_.end();) {
+    if (timer->second.last_scan == scan_) {
+      ++timer;
+      continue;
+    }
+    timer_delete(timer->second.id);
+    timer = timers_.erase(timer);
+  }
+  for (auto thread = refused_.begin(); thread != refused_.end();) {
+    thread =
+        thread->second == scan_ ? std::next(thread) : refused_.erase(thread);
+  }
+  return true;
+}
+
+void SamplingThreads::AddThread(pid_t tid) {
+  const auto known = timers_.find(tid);
+  if (known != timers_.end()) {
+    if (!ThreadHasEnded(known->second.id)) {
+      known->second.last_scan = scan_;
+      return;
+    }
+    timer_delete(known->second.id);
+    timers_.erase(known);
+  }
+  sigevent event{};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = SIGPROF;
+  event.sigev_notify_thread_id = tid;
+  // So that the handler need not ask the kernel who it is.
+  event.sigev_value.sival_int = tid;
+  itimerspec times{};
+  times.it_interval = FromNs(period_ns_);
+  times.it_value = RandomPhase();
+  // Its place first: a timer that there is no memory for would run for ever.
+  const auto timer = timers_.emplace(tid, Timer{nullptr, scan_}).first;
+  if (timer_create(CpuClockOf(tid), &event, &timer->second.id) == 0) {
+    if (timer_settime(timer->second.id, 0, &times, nullptr) == 0) {
+      refused_.erase(tid);
+      return;
+    }
+    timer_delete(timer->second.id);
+  }
+  timers_.erase(timer);
+  // It has ended meanwhile, or the kernel has no timer; then the next scan asks
+  // again. Counted once.
+  if (refused_.find(tid) == refused_.end()) ++unsampled_;
+  refused_[tid] = scan_;
+}
+
+void SamplingThreads::CountNewcomers() {
+  const uint64_t end = num_newcomers.load(std::memory_order_relaxed);
+  // More than the ring holds: who they were is not known, nor counted.
+  if (end - newcomers_seen_ > kNewcomers) newcomers_seen_ = end - kNewcomers;
+  for (; newcomers_seen_ != end; ++newcomers_seen_) {
+    // 0: the thread has its place, and writes right now; it lives.
+    const pid_t tid = newcomers[newcomers_seen_ % kNewcomers].exchange(
+        0, std::memory_order_relaxed);
+    if (tid == 0 || tid == excluded_) continue;
+    if (timers_.find(tid) == timers_.end() &&
+        refused_.find(tid) == refused_.end()) {
+      timespec now{};
+      // Born after the directory was read, it is for the next scan to find.
+      if (clock_gettime(CpuClockOf(tid), &now) != 0) ++unsampled_;
+    }
+  }
+}
+
+absl::Status SamplingThreads::StartProcessTimer() {
+  itimerval present{};
+  if (getitimer(ITIMER_PROF, &present) == 0 &&
+      (present.it_value.tv_sec != 0 || present.it_value.tv_usec != 0)) {
+    return absl::FailedPreconditionError(
+        "no per-thread CPU timers to be had, and the program uses ITIMER_PROF");
+  }
+  const uint64_t period_us = std::max<uint64_t>(period_ns_ / 1000, 1);
+  itimerval times{};
+  times.it_interval.tv_sec = static_cast<time_t>(period_us / 1'000'000);
+  times.it_interval.tv_usec = static_cast<suseconds_t>(period_us % 1'000'000);
+  times.it_value = times.it_interval;
+  if (setitimer(ITIMER_PROF, &times, nullptr) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot start a CPU timer");
+  }
+  process_timer_ = true;
+  return absl::OkStatus();
+}
+
+// So that threads which started together are not sampled together.
+timespec SamplingThreads::RandomPhase() {
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  return FromNs(1 + random_ % period_ns_);
+}
+
+}  // namespace tracering::internal

@@ -1,0 +1,89 @@
+// A timer on the CPU clock of each thread, which sends it SIGPROF.
+//
+// Threads are found by looking at /proc/self/task again and again. Where the
+// kernel has no timers to give (they count against RLIMIT_SIGPENDING) one
+// ITIMER_PROF for the whole process takes their place. NoteThread is lock-free
+// and may be called on any thread at any time; the rest locks.
+#ifndef TRACERING_SRC_PRODUCER_SAMPLING_THREADS_H_
+#define TRACERING_SRC_PRODUCER_SAMPLING_THREADS_H_
+
+#include <sys/types.h>
+#include <time.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "src/common/os/guarded_fd.h"
+
+namespace tracering::internal {
+
+class SamplingThreads {
+ public:
+  struct Counts {
+    uint64_t threads = 0;
+    uint64_t unsampled = 0;
+    bool process_timer = false;
+  };
+
+  explicit SamplingThreads(uint32_t frequency_hz);
+  // After Stop.
+  ~SamplingThreads() = default;
+  SamplingThreads(const SamplingThreads&) = delete;
+  SamplingThreads& operator=(const SamplingThreads&) = delete;
+
+  // The calling thread is to have no timer. Before Start, or soon after.
+  void ExcludeThisThread();
+  // Starts the timers of all threads that there are.
+  absl::Status Start();
+  // Looks for threads that were born and that have ended; one that took the
+  // place of another may be found by the fourth call only. Not before Start has
+  // returned, and without effect after Stop.
+  void Scan();
+  // Deletes all timers. Signals may be pending still; no new one comes.
+  void Stop();
+  Counts counts() const;
+
+  // The calling thread traces for the first time: where it ends before a scan
+  // finds it, it is known that there was one.
+  static void NoteThread();
+
+ private:
+  struct Timer {
+    timer_t id;
+    uint64_t last_scan;
+  };
+
+  // With mutex_ held.
+  bool LooksUnchanged();
+  bool ScanLocked();
+  void AddThread(pid_t tid);
+  void CountNewcomers();
+  absl::Status StartProcessTimer();
+  timespec RandomPhase();
+
+  const uint64_t period_ns_;
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  os::GuardedFd task_;  // the directory, for its count of links
+  std::unordered_map<pid_t, Timer> timers_;
+  // Threads that the kernel had no timer for.
+  std::unordered_map<pid_t, uint64_t> refused_;
+  pid_t excluded_ = 0;
+  bool running_ = false;
+  bool process_timer_ = false;
+  uint64_t scan_ = 0;
+  uint64_t threads_seen_ = 0;  // as LooksUnchanged counts them
+  int scans_left_out_ = 0;
+  uint64_t unsampled_ = 0;
+  uint64_t newcomers_seen_ = 0;
+  uint64_t random_;
+};
+
+}  // namespace tracering::internal
+
+#endif  // TRACERING_SRC_PRODUCER_SAMPLING_THREADS_H_

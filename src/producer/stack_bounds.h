@@ -1,0 +1,32 @@
+// Where the calling thread's stack ends, if it is known.
+//
+// Between a thread's stack pointer and the end of its stack everything can be
+// read for as long as the thread lives: what lets the profiler read frames
+// without asking the kernel. pthread_getattr_np knows the end but may not be
+// called in a signal handler, hence the two steps.
+#ifndef TRACERING_SRC_PRODUCER_STACK_BOUNDS_H_
+#define TRACERING_SRC_PRODUCER_STACK_BOUNDS_H_
+
+#include <cstdint>
+
+namespace tracering::internal {
+
+struct StackBounds {
+  uintptr_t low = 0;
+  uintptr_t end = 0;
+
+  bool Hold(uintptr_t address) const { return address >= low && address < end; }
+};
+
+// Looks where the calling thread's stack is, unless that is known. Not in a
+// signal handler; may allocate, and does nothing where it cannot. A forked
+// child looks for nothing, as it would take a lock of the C library; what was
+// known before holds there, too.
+void NoteStackBounds();
+
+// Empty until NoteStackBounds on the same thread. Async-signal-safe.
+StackBounds CurrentStackBounds();
+
+}  // namespace tracering::internal
+
+#endif  // TRACERING_SRC_PRODUCER_STACK_BOUNDS_H_
