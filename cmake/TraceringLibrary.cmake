@@ -46,6 +46,9 @@ function(tracering_library room)
                          ${PROJECT_SOURCE_DIR}/include FILES ${headers})
     endif()
     tracering_compile_options(${target})
+    # Our signal handler may run on a stack with little left: the first call of
+    # a function through the linkage table takes as much as the handler itself.
+    target_compile_options(${target} PRIVATE -fno-plt)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(${target} PUBLIC ${arg_LINK}

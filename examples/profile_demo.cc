@@ -43,7 +43,7 @@ constexpr std::chrono::seconds kFlushTimeout(10);
 const char kUsage[] =
     "usage: profile_demo [options]\n"
     "\n"
-    "Keeps threads busy, three quarters of the time in SpinHot, and traces it\n"
+    "Keeps threads busy, six sevenths of the time in SpinHot, and traces it\n"
     "twice: as slices, and by sampling.\n"
     "\n"
     "  --threads N             default: 2\n"
@@ -193,9 +193,9 @@ __attribute__((noinline)) uint64_t SpinCold(uint64_t seed, uint64_t rounds) {
 
 // Of any size: equal ones could run in step with the timer that samples them.
 __attribute__((noinline)) uint64_t HandleRequest(uint64_t seed) {
-  constexpr uint64_t kMaxRounds = 250'000;
+  constexpr uint64_t kMaxRounds = 150'000;
   const uint64_t rounds = 1 + seed % kMaxRounds;
-  const uint64_t hot = SpinHot(seed, 3 * rounds);
+  const uint64_t hot = SpinHot(seed, 6 * rounds);
   return hot ^ SpinCold(hot + seed, rounds);
 }
 

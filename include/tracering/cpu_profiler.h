@@ -9,9 +9,10 @@
 //   }
 //   (*profiler)->Stop();
 //
-// The program comes first: the signal handler never blocks, allocates, faults
-// or changes errno. What cannot be recorded is counted, here and in the trace.
-// docs/cpu-profiler.md says how stacks are found, and what they may lack.
+// The program comes first: the signal handler waits for nobody, allocates
+// nothing and keeps errno. What cannot be recorded is counted, here and in the
+// trace. docs/cpu-profiler.md says how stacks are found and what they may lack,
+// and what a program should not do with SIGPROF meanwhile.
 #ifndef TRACERING_CPU_PROFILER_H_
 #define TRACERING_CPU_PROFILER_H_
 
@@ -53,7 +54,7 @@ struct CpuProfilerStats {
   uint64_t truncated = 0;        // of the samples: with more than 64 frames
   uint64_t threads = 0;          // with a timer now
   // Threads that are known to have had none: that traced but ended before they
-  // were found, or for which the kernel had no timer.
+  // were found, that block SIGPROF, or for which the kernel had no timer.
   uint64_t unsampled_threads = 0;
   // The kernel had no timers: one for the whole process is used, which samples
   // whatever thread it hits.
@@ -81,7 +82,8 @@ class CpuProfiler {
 
   // Ends sampling, restores what SIGPROF did before, and writes what was
   // recorded. A signal that is still pending is discarded. Again, and in a
-  // forked child: no effect. Not in signal handlers.
+  // forked child: no effect. Not in signal handlers, nor in callbacks of
+  // dl_iterate_phdr, whose lock the background thread may be waiting for.
   void Stop();
 
   // Any thread. All zero in a forked child.
@@ -97,10 +99,10 @@ class CpuProfiler {
 };
 
 // Marks the samples of the calling thread while it exists; the innermost label
-// counts. Costs a hash of the text; takes no lock, and allocates only for a
-// text that was never seen before. Texts are kept for ever: at most 4096, of
-// which 255 bytes are used. A label beyond that leaves the outer one in place,
-// and is counted. Works with and without a profiler.
+// counts. Costs a hash of the text; locks and allocates only for a text that
+// was never seen before, and the first time on a thread. Texts are kept for
+// ever: at most 4096, of which 255 bytes are used. A label beyond that leaves
+// the outer one in place, and is counted. Works with and without a profiler.
 class ScopedProfileLabel {
  public:
   explicit ScopedProfileLabel(std::string_view text);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/common/os/background_thread.h"
+#include "src/common/os/no_cancellation.h"
 #include "src/producer/containment.h"
 #include "src/producer/fork_guard.h"
 #include "src/producer/producer_options.h"
@@ -209,6 +210,7 @@ CpuProfilerStats CpuProfiler::Impl::stats() const {
 absl::StatusOr<std::unique_ptr<CpuProfiler>> CpuProfiler::Start(
     Producer& producer, const CpuProfilerOptions& options) {
   using Result = absl::StatusOr<std::unique_ptr<CpuProfiler>>;
+  const os::NoCancellation no_cancellation;
   return internal::Contain([&] { return TryStart(producer, options); },
                            []() -> Result { return NoMemory(); });
 }
@@ -242,15 +244,18 @@ absl::StatusOr<std::unique_ptr<CpuProfiler>> CpuProfiler::TryStart(
 CpuProfiler::CpuProfiler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 CpuProfiler::~CpuProfiler() {
+  const os::NoCancellation no_cancellation;
   if (impl_->InForkedChild()) {
     // Its thread is not there to be joined, its locks may be held.
     internal::Abandon(impl_.release());
     return;
   }
   impl_->Stop();
+  impl_ = nullptr;
 }
 
 void CpuProfiler::Stop() {
+  const os::NoCancellation no_cancellation;
   if (!impl_->InForkedChild()) impl_->Stop();
 }
 

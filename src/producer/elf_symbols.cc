@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/common/os/unique_fd.h"
+#include "src/common/os/guarded_fd.h"
 
 namespace tracering::internal {
 namespace {
@@ -54,8 +54,8 @@ bool IsFunction(const Symbol& symbol) {
 ElfSymbols ElfSymbols::Read(const std::string& path, uint64_t inode) {
   ElfSymbols symbols;
   // Not to hang on what is no plain file.
-  const os::UniqueFd fd(
-      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const os::GuardedFd fd(os::UniqueFd(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)));
   struct stat status {};
   if (fd.valid() && fstat(fd.get(), &status) == 0 && S_ISREG(status.st_mode) &&
       status.st_ino == inode) {

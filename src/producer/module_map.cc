@@ -9,7 +9,7 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "src/common/os/unique_fd.h"
+#include "src/common/os/guarded_fd.h"
 
 namespace tracering::internal {
 namespace {
@@ -33,7 +33,8 @@ bool ParseLine(const std::string& line, CodeMapping* mapping) {
 }  // namespace
 
 bool ModuleMap::Read() {
-  const os::UniqueFd fd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  const os::GuardedFd fd(
+      os::UniqueFd(open("/proc/self/maps", O_RDONLY | O_CLOEXEC)));
   if (!fd.valid()) return false;
   std::string text;
   std::array<char, 16384> block;

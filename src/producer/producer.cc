@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "src/common/os/no_cancellation.h"
 #include "src/common/os/process.h"
 #include "src/producer/containment.h"
 #include "src/producer/fork_guard.h"
@@ -38,6 +39,7 @@ absl::StatusOr<std::unique_ptr<Producer>> Producer::Create(
 Producer::Producer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Producer::~Producer() {
+  const os::NoCancellation no_cancellation;
   if (impl_->InForkedChild()) {
     // Whatever another thread was doing with it at the time will never end.
     internal::Abandon(new (std::nothrow)
@@ -45,6 +47,7 @@ Producer::~Producer() {
     return;
   }
   impl_->Shutdown();
+  impl_ = nullptr;
 }
 
 TraceWriter& Producer::ThreadWriter(std::string_view buffer) {

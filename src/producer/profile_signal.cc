@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
 
 #include "src/common/os/clock.h"
@@ -127,7 +128,10 @@ absl::Status ProfileSignal::Install() {
   struct sigaction action {};
   action.sa_sigaction = OnSignal;
   action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-  sigemptyset(&action.sa_mask);
+  // All of them, and those of the C library, which sigfillset leaves out: a
+  // handler of the program that leaves by longjmp, or a cancellation that
+  // unwinds, must not do so through ours.
+  std::memset(&action.sa_mask, 0xff, sizeof(action.sa_mask));
   if (sigaction(SIGPROF, &action, nullptr) != 0) {
     return absl::ErrnoToStatus(errno, "cannot install a SIGPROF handler");
   }

@@ -3,16 +3,19 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
-#include <memory>
 #include <utility>
 
 #include "src/common/os/clock.h"
@@ -51,9 +54,44 @@ timespec FromNs(uint64_t ns) {
   return time;
 }
 
-struct CloseDirectory {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
+// Not by opendir, whose descriptor may be the program's by the time of
+// closedir. False: not all that there are.
+bool ListThreads(std::vector<pid_t>* tids) {
+  tids->clear();
+  const os::GuardedFd directory(
+      os::UniqueFd(open(kTaskDirectory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  if (!directory.valid()) return false;
+  alignas(dirent64) std::array<char, 4096> block;
+  for (;;) {
+    const long size =
+        syscall(SYS_getdents64, directory.get(), block.data(), block.size());
+    if (size <= 0) return size == 0 && !tids->empty();
+    for (long at = 0; at < size;) {
+      const auto* const entry = reinterpret_cast<dirent64*>(block.data() + at);
+      const auto tid =
+          static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+      if (tid > 0) tids->push_back(tid);
+      at += entry->d_reclen;
+    }
+  }
+}
+
+// A thread that blocks the signal may be waiting for any (sigwait), and would
+// get ours. Unknown is as good as not.
+bool BlocksSigprof(pid_t tid) {
+  const os::GuardedFd file(os::UniqueFd(
+      open(fmt::format("{}/{}/status", kTaskDirectory, tid).c_str(),
+           O_RDONLY | O_CLOEXEC)));
+  std::array<char, 4096> text{};
+  if (!file.valid() || read(file.get(), text.data(), text.size() - 1) <= 0) {
+    return false;
+  }
+  const char* const blocked = std::strstr(text.data(), "\nSigBlk:");
+  if (blocked == nullptr) return false;
+  const uint64_t mask =
+      std::strtoull(blocked + std::strlen("\nSigBlk:"), nullptr, 16);
+  return (mask >> (SIGPROF - 1) & 1) != 0;
+}
 
 // The timer of a thread that has ended tells no time. The id may be in use
 // again by another thread.
@@ -112,10 +150,7 @@ void SamplingThreads::Stop() {
   timers_.clear();
   refused_.clear();
   task_.reset();
-  if (process_timer_) {
-    const itimerval none{};
-    setitimer(ITIMER_PROF, &none, nullptr);
-  }
+  if (process_timer_) StopProcessTimer();
 }
 
 SamplingThreads::Counts SamplingThreads::counts() const {
@@ -150,13 +185,10 @@ bool SamplingThreads::LooksUnchanged() {
 }
 
 bool SamplingThreads::ScanLocked() {
-  const std::unique_ptr<DIR, CloseDirectory> directory(opendir(kTaskDirectory));
-  if (directory == nullptr) return false;
+  if (!ListThreads(&listed_)) return false;
   ++scan_;
-  while (const dirent* entry = readdir(directory.get())) {
-    const auto tid =
-        static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
-    if (tid > 0 && tid != excluded_) AddThread(tid);
+  for (const pid_t tid : listed_) {
+    if (tid != excluded_) AddThread(tid);
   }
   for (auto timer = timers_.begin(); timer != timers_.end();) {
     if (timer->second.last_scan == scan_) {
@@ -192,6 +224,7 @@ void SamplingThreads::AddThread(pid_t tid) {
   itimerspec times{};
   times.it_interval = FromNs(period_ns_);
   times.it_value = RandomPhase();
+  if (BlocksSigprof(tid)) return Refuse(tid);
   // Its place first: a timer that there is no memory for would run for ever.
   const auto timer = timers_.emplace(tid, Timer{nullptr, scan_}).first;
   if (timer_create(CpuClockOf(tid), &event, &timer->second.id) == 0) {
@@ -202,8 +235,12 @@ void SamplingThreads::AddThread(pid_t tid) {
     timer_delete(timer->second.id);
   }
   timers_.erase(timer);
-  // It has ended meanwhile, or the kernel has no timer; then the next scan asks
-  // again. Counted once.
+  Refuse(tid);
+}
+
+// It has ended meanwhile, blocks the signal, or the kernel has no timer; the
+// next scan asks again. Counted once.
+void SamplingThreads::Refuse(pid_t tid) {
   if (refused_.find(tid) == refused_.end()) ++unsampled_;
   refused_[tid] = scan_;
 }
@@ -226,6 +263,28 @@ void SamplingThreads::CountNewcomers() {
   }
 }
 
+itimerval SamplingThreads::ProcessTimer() const {
+  const uint64_t period_us = std::max<uint64_t>(period_ns_ / 1000, 1);
+  itimerval times{};
+  times.it_interval.tv_sec = static_cast<time_t>(period_us / 1'000'000);
+  times.it_interval.tv_usec = static_cast<suseconds_t>(period_us % 1'000'000);
+  times.it_value = times.it_interval;
+  return times;
+}
+
+// Leaves one alone that the program has put in its place.
+void SamplingThreads::StopProcessTimer() const {
+  const timeval ours = ProcessTimer().it_interval;
+  itimerval present{};
+  if (getitimer(ITIMER_PROF, &present) != 0 ||
+      present.it_interval.tv_sec != ours.tv_sec ||
+      present.it_interval.tv_usec != ours.tv_usec) {
+    return;
+  }
+  const itimerval none{};
+  setitimer(ITIMER_PROF, &none, nullptr);
+}
+
 absl::Status SamplingThreads::StartProcessTimer() {
   itimerval present{};
   if (getitimer(ITIMER_PROF, &present) == 0 &&
@@ -233,11 +292,7 @@ absl::Status SamplingThreads::StartProcessTimer() {
     return absl::FailedPreconditionError(
         "no per-thread CPU timers to be had, and the program uses ITIMER_PROF");
   }
-  const uint64_t period_us = std::max<uint64_t>(period_ns_ / 1000, 1);
-  itimerval times{};
-  times.it_interval.tv_sec = static_cast<time_t>(period_us / 1'000'000);
-  times.it_interval.tv_usec = static_cast<suseconds_t>(period_us % 1'000'000);
-  times.it_value = times.it_interval;
+  const itimerval times = ProcessTimer();
   if (setitimer(ITIMER_PROF, &times, nullptr) != 0) {
     return absl::ErrnoToStatus(errno, "cannot start a CPU timer");
   }

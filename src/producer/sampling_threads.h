@@ -7,6 +7,7 @@
 #ifndef TRACERING_SRC_PRODUCER_SAMPLING_THREADS_H_
 #define TRACERING_SRC_PRODUCER_SAMPLING_THREADS_H_
 
+#include <sys/time.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -61,8 +62,11 @@ class SamplingThreads {
   bool LooksUnchanged();
   bool ScanLocked();
   void AddThread(pid_t tid);
+  void Refuse(pid_t tid);
   void CountNewcomers();
   absl::Status StartProcessTimer();
+  void StopProcessTimer() const;
+  itimerval ProcessTimer() const;
   timespec RandomPhase();
 
   const uint64_t period_ns_;
@@ -71,7 +75,8 @@ class SamplingThreads {
   // Guarded by mutex_.
   os::GuardedFd task_;  // the directory, for its count of links
   std::unordered_map<pid_t, Timer> timers_;
-  // Threads that the kernel had no timer for.
+  std::vector<pid_t> listed_;
+  // Threads that have no timer, for one reason or another.
   std::unordered_map<pid_t, uint64_t> refused_;
   pid_t excluded_ = 0;
   bool running_ = false;

@@ -18,10 +18,11 @@ struct StackBounds {
   bool Hold(uintptr_t address) const { return address >= low && address < end; }
 };
 
-// Looks where the calling thread's stack is, unless that is known. Not in a
-// signal handler; may allocate, and does nothing where it cannot. A forked
-// child looks for nothing, as it would take a lock of the C library; what was
-// known before holds there, too.
+// Looks where the calling thread's stack is, once for each thread. Not in a
+// signal handler; may allocate, lock, and on the main thread read a file. Finds
+// nothing where it cannot, and where the stack is memory that the program gave
+// to the thread. A forked child looks for nothing, as it would take a lock of
+// the C library; what was known before holds there, too.
 void NoteStackBounds();
 
 // Empty until NoteStackBounds on the same thread. Async-signal-safe.

@@ -91,9 +91,10 @@ ABSL_ATTRIBUTE_NO_SANITIZE_ADDRESS ABSL_ATTRIBUTE_NO_SANITIZE_THREAD
 
 bool StackWalker::CopyFrame(uintptr_t address, Frame* frame) {
   if (address < window_start_ || address + sizeof(Frame) > window_end_) {
-    // What lies above it, as the next frames probably do. Where a page of that
-    // cannot be read, the kernel copies those before it.
-    constexpr size_t size = kBlockBytes;
+    // To the end of the page, which the frame may straddle, and no further: the
+    // next mapping may be one where a read waits for somebody.
+    const size_t size =
+        std::max<size_t>(kBlockBytes - address % kBlockBytes, sizeof(Frame));
     iovec local{window_.data(), size};
     // An address for the kernel only.
     // NOLINTNEXTLINE(performance-no-int-to-ptr)

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "src/common/os/clock.h"
+
 namespace tracering::internal {
 namespace {
 
@@ -27,10 +29,25 @@ std::pair<uint64_t, uint64_t> LoaderChanges() {
   return changes;
 }
 
+// Each substitution may double the name: one of 500 bytes could keep the
+// demangler busy for hours. With so many it is a million bytes at most.
+bool IsModest(std::string_view mangled) {
+  constexpr int kMaxSubstitutions = 40;
+  int substitutions = 0;
+  for (size_t i = 0; i + 1 < mangled.size(); ++i) {
+    const char next = mangled[i + 1];
+    if (mangled[i] == 'S' && (next == '_' || (next >= '0' && next <= '9') ||
+                              (next >= 'A' && next <= 'Z'))) {
+      ++substitutions;
+    }
+  }
+  return mangled.size() <= Symbolizer::kMaxNameBytes &&
+         substitutions <= kMaxSubstitutions;
+}
+
 std::string Demangle(std::string_view mangled) {
   // Terminated: it comes out of a table of strings.
-  if (mangled.size() <= Symbolizer::kMaxNameBytes &&
-      mangled.substr(0, 2) == "_Z") {
+  if (mangled.substr(0, 2) == "_Z" && IsModest(mangled)) {
     int status = 0;
     const std::unique_ptr<char, decltype(&std::free)> name(
         abi::__cxa_demangle(mangled.data(), nullptr, nullptr, &status),
@@ -46,18 +63,31 @@ std::string Demangle(std::string_view mangled) {
 }  // namespace
 
 void Symbolizer::BeginBatch() {
-  read_in_batch_ = false;
-  // There may be code by now.
-  unknown_.clear();
   const std::pair<uint64_t, uint64_t> loads = LoaderChanges();
-  if (loads != loads_) {
-    loads_ = loads;
+  if (std::exchange(loads_, loads) != loads) stale_ = true;
+  if (stale_) ReadModules();
+  if (std::exchange(read_anew_, false) || cache_.size() > kMaxCached) {
     cache_.clear();
-    earlier_ = modules_;
-    read_in_batch_ = modules_.Read();
   }
-  if (cache_.size() > kMaxCached) cache_.clear();
+  // There may be code by now, if there is time to look.
+  if (os::MonotonicNs() >= next_read_ns_ || unknown_.size() > kMaxCached) {
+    unknown_.clear();
+  }
   if (files_.size() > kMaxFiles) files_.clear();
+}
+
+bool Symbolizer::ReadModules() {
+  constexpr int64_t kPause = 100;  // times what it takes
+  const int64_t start = os::MonotonicNs();
+  if (start < next_read_ns_) return false;
+  if (std::exchange(stale_, false)) {
+    earlier_ = modules_;
+    read_anew_ = true;
+  }
+  const bool read = modules_.Read();
+  const int64_t end = os::MonotonicNs();
+  next_read_ns_ = end + kPause * (end - start);
+  return read;
 }
 
 const ResolvedPc& Symbolizer::Resolve(uint64_t pc) {
@@ -70,13 +100,9 @@ const ResolvedPc& Symbolizer::Resolve(uint64_t pc) {
 
 const CodeMapping* Symbolizer::FindMapping(uint64_t pc) {
   const CodeMapping* mapping = modules_.Find(pc);
-  if (mapping == nullptr && !read_in_batch_) {
-    // Mapped without the loader, or never there. Once a batch: stacks without
-    // frame pointers bring many of the latter.
-    read_in_batch_ = true;
-    modules_.Read();
-    mapping = modules_.Find(pc);
-  }
+  // Mapped without the loader, or never there: stacks without frame pointers
+  // bring many of the latter.
+  if (mapping == nullptr && ReadModules()) mapping = modules_.Find(pc);
   return mapping != nullptr ? mapping : earlier_.Find(pc);
 }
 

@@ -36,13 +36,16 @@ class Symbolizer {
   static constexpr size_t kMaxNameBytes = 1024;
 
   // Before a batch of addresses: forgets what the program has loaded or
-  // unloaded meanwhile, and makes references of the last batch invalid.
+  // unloaded meanwhile, and makes references of the last batch invalid. What is
+  // mapped is read again at most a hundredth of the time: with very many
+  // mappings that takes long, and keeps the program from changing them.
   void BeginBatch();
 
   // Valid until BeginBatch.
   const ResolvedPc& Resolve(uint64_t pc);
 
  private:
+  bool ReadModules();
   ResolvedPc Look(uint64_t pc);
   const CodeMapping* FindMapping(uint64_t pc);
   const ElfSymbols& SymbolsOf(const CodeMapping& mapping);
@@ -52,9 +55,11 @@ class Symbolizer {
   ModuleMap earlier_;
   // What the loader said of its changes.
   std::pair<uint64_t, uint64_t> loads_{0, 0};
-  bool read_in_batch_ = false;
+  bool stale_ = true;       // modules_ is not what the loader has
+  bool read_anew_ = false;  // modules_ is not what the caches were made of
+  int64_t next_read_ns_ = 0;
   std::unordered_map<uint64_t, ResolvedPc> cache_;
-  std::unordered_map<uint64_t, ResolvedPc> unknown_;  // of this batch
+  std::unordered_map<uint64_t, ResolvedPc> unknown_;
   std::map<std::pair<std::string, uint64_t>, ElfSymbols> files_;
 };
 

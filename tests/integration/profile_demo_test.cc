@@ -99,10 +99,10 @@ TEST_F(ProfileTest, TheHotFunctionHasItsShareOfTheSamples) {
   // 4.5 s of CPU time at 200 Hz are 900 expiries; a slow tick merges some.
   ASSERT_GT(profile.samples, 200u);
   if (kThreadSanitizer) return;  // it delays signals to its own calls
-  // Three quarters of the work; with 200 samples 60 % are five standard
-  // deviations off.
+  // Six sevenths of the work; a virtual machine moves some samples to where it
+  // was interrupted.
   EXPECT_GT(profile.hot * 10, profile.samples * 6);
-  EXPECT_LT(profile.hot * 10, profile.samples * 9);
+  EXPECT_LT(profile.hot * 100, profile.samples * 97);
   // All but samples in a prologue see who called.
   EXPECT_GT(profile.hot_callers * 10, profile.hot * 9);
   EXPECT_GT(profile.in_program * 10, profile.samples * 9);

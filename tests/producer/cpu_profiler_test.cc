@@ -7,8 +7,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -332,14 +335,17 @@ TEST_F(CpuProfilerTest, EverySignalIsASampleOrALoss) {
 
 TEST_F(CpuProfilerTest, ThousandStartsAndStopsWithSignalsPending) {
   std::vector<std::thread> threads;
+  std::atomic<bool> blocked;
   for (int i = 0; i < 2; ++i) {
-    threads.emplace_back([i] {
+    blocked = false;
+    threads.emplace_back([&blocked, i] {
       if (i == 1) {  // keeps what it is sent pending
         sigset_t set;
         sigemptyset(&set);
         sigaddset(&set, SIGPROF);
         pthread_sigmask(SIG_BLOCK, &set, nullptr);
       }
+      blocked.store(true);
       profiled::SpinUntilStopped();
       if (i == 1) {  // none must have been left
         sigset_t set;
@@ -349,9 +355,11 @@ TEST_F(CpuProfilerTest, ThousandStartsAndStopsWithSignalsPending) {
       }
     });
   }
+  EXPECT_TRUE(Eventually([&] { return blocked.load(); }));
   const int rounds = test::kSanitized ? 100 : 1000;
   for (int i = 0; i < rounds; ++i) {
     auto profiler = Start(10'000);
+    pthread_kill(threads[1].native_handle(), SIGPROF);
     if (i % 10 == 0) {
       EXPECT_TRUE(Eventually([&] { return profiler->stats().attempted > 0; }));
     }
@@ -468,6 +476,114 @@ TEST_F(CpuProfilerTest, AForkedChildIsNotSampledAndCanProfileItself) {
   profiler->Stop();
   const CpuProfilerStats stats = profiler->stats();
   ExpectExact(stats, Samples());
+}
+
+// Once it took our signal out of sigwait.
+TEST_F(CpuProfilerTest, AThreadThatBlocksTheSignalIsLeftAlone) {
+  auto profiler = Start(10'000);
+  std::atomic<bool> got{false};
+  std::thread thread([&] {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    profiled::SpinUntilStopped();
+    sigset_t pending;
+    sigpending(&pending);
+    got = sigismember(&pending, SIGPROF) == 1;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  });
+  EXPECT_TRUE(Eventually([&] { return profiler->stats().threads > 0; }));
+  const uint64_t samples = profiler->stats().samples;
+  std::thread busy([] { profiled::SpinUntilStopped(); });
+  EXPECT_TRUE(
+      Eventually([&] { return profiler->stats().samples > samples + 20; }));
+  EXPECT_TRUE(
+      Eventually([&] { return profiler->stats().unsampled_threads > 0; }));
+  profiled::stop = true;
+  thread.join();
+  busy.join();
+  EXPECT_FALSE(got);
+}
+
+// Nothing of the program's may run on top of the handler and leave it by a jump
+// or by unwinding.
+TEST_F(CpuProfilerTest, NoSignalInterruptsTheHandler) {
+  auto profiler = Start(100);
+  const struct sigaction present = Disposition();
+  for (int number = 1; number < SIGRTMIN; ++number) {
+    if (number == SIGKILL || number == SIGSTOP) continue;
+    const auto* const mask =
+        reinterpret_cast<const unsigned char*>(&present.sa_mask);
+    EXPECT_TRUE(mask[(number - 1) / 8] >> ((number - 1) % 8) & 1) << number;
+  }
+}
+
+// Once the end of the process: std::terminate in a destructor.
+TEST_F(CpuProfilerTest, ACancellationWaitsForTheEndOfTheProfiler) {
+  auto profiler = Start(100);
+  std::atomic<bool> stopped{false};
+  std::thread thread([&] {
+    pthread_cancel(pthread_self());
+    profiler->Stop();
+    profiler = nullptr;
+    producer_ = nullptr;
+    stopped = true;
+    pthread_testcancel();
+    ADD_FAILURE() << "not cancelled";
+  });
+  thread.join();
+  EXPECT_TRUE(stopped);
+  EXPECT_EQ(Disposition().sa_handler, SIG_DFL);
+}
+
+TEST_F(CpuProfilerTest, ATimerThatTheProgramPutInPlaceOfOursStays) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_SIGPENDING, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &none), 0);
+  auto profiler = Start(100);
+  setrlimit(RLIMIT_SIGPENDING, &before);
+  ASSERT_TRUE(profiler->stats().process_timer);
+  itimerval own{};
+  own.it_interval.tv_sec = own.it_value.tv_sec = 1000;
+  ASSERT_EQ(setitimer(ITIMER_PROF, &own, nullptr), 0);
+  profiler->Stop();
+  itimerval left{};
+  ASSERT_EQ(getitimer(ITIMER_PROF, &left), 0);
+  EXPECT_EQ(left.it_interval.tv_sec, 1000);
+  own = {};
+  setitimer(ITIMER_PROF, &own, nullptr);
+}
+
+// As a program may have for each of its tasks. The first sample of a process
+// once took twice as much as the others.
+TEST_F(CpuProfilerTest, ASampleFitsOnASmallStack) {
+  if (test::kSanitized) GTEST_SKIP() << "their frames are larger";
+  constexpr size_t kPage = 4096;
+  // The kernel's own frame takes most of it.
+  const size_t bytes = static_cast<size_t>(getauxval(AT_MINSIGSTKSZ)) + 2048;
+  const size_t pages = (bytes + kPage - 1) / kPage + 1;
+  char* memory =
+      static_cast<char*>(mmap(nullptr, pages * kPage, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(memory, MAP_FAILED);
+  ASSERT_EQ(mprotect(memory, kPage, PROT_NONE), 0);
+  auto profiler = Start(1);
+  static ucontext_t main;
+  ucontext_t fiber;
+  getcontext(&fiber);
+  fiber.uc_stack.ss_sp = memory + pages * kPage - bytes;
+  fiber.uc_stack.ss_size = bytes;
+  fiber.uc_link = &main;
+  makecontext(
+      &fiber, [] { raise(SIGPROF); }, 0);
+  const uint64_t before = profiler->stats().attempted;
+  swapcontext(&main, &fiber);
+  EXPECT_GE(profiler->stats().attempted, before + 1);
+  profiler->Stop();
+  munmap(memory, pages * kPage);
 }
 
 TEST_F(CpuProfilerTest, WithoutTimersTheProcessIsSampled) {

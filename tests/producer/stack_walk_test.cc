@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -145,6 +146,32 @@ TEST(StackBoundsTest, EachThreadKnowsItsOwnStack) {
     EXPECT_FALSE(of_thread.Hold(reinterpret_cast<uintptr_t>(&here)));
     EXPECT_FALSE(of_test.Hold(reinterpret_cast<uintptr_t>(&there)));
   }).join();
+}
+
+// Its owner may have cut it up, with pages in it that cannot be read.
+TEST(StackBoundsTest, AStackOfTheProgramsOwnMakingIsNotKnown) {
+  constexpr size_t kBytes = 256 * 1024;
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  ASSERT_EQ(pthread_attr_setstack(&attributes, memory, kBytes), 0);
+  pthread_t thread;
+  uintptr_t end = 1;
+  ASSERT_EQ(pthread_create(
+                &thread, &attributes,
+                [](void* result) -> void* {
+                  NoteStackBounds();
+                  *static_cast<uintptr_t*>(result) = CurrentStackBounds().end;
+                  return nullptr;
+                },
+                &end),
+            0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  munmap(memory, kBytes);
+  EXPECT_EQ(end, 0u);
 }
 
 }  // namespace
