@@ -139,8 +139,10 @@ CodecOutcome Decode(const Field& message, RingInfo* ring) {
       case field::kRingRole: {
         uint32_t role = 0;
         const CodecOutcome outcome = ToNumber(field, &role);
+        if (outcome != CodecOutcome::kOk) return outcome;
+        if (role > kMaxRingRole) return CodecOutcome::kValueOutOfRange;
         ring->role = static_cast<RingRole>(role);
-        return outcome;
+        return CodecOutcome::kOk;
       }
       case field::kRingIndex:
         return ToNumber(field, &ring->index);

@@ -28,6 +28,12 @@ class Encoder {
     Varint(value);
   }
 
+  void Role(uint32_t number, RingRole role) {
+    const auto value = static_cast<uint32_t>(role);
+    if (value > kMaxRingRole) Fail(CodecOutcome::kValueOutOfRange);
+    Number(number, value);
+  }
+
   void Name(uint32_t number, const std::string& name) {
     if (!name.empty()) RepeatedName(number, name);
   }
@@ -58,7 +64,7 @@ class Encoder {
       Nested(number, [&ring](Encoder& encoder) {
         encoder.Number(field::kRingNumChunks, ring.num_chunks);
         encoder.Number(field::kRingChunkSize, ring.chunk_size);
-        encoder.Number(field::kRingRole, static_cast<uint32_t>(ring.role));
+        encoder.Role(field::kRingRole, ring.role);
         encoder.Number(field::kRingIndex, ring.index);
       });
     }

@@ -26,6 +26,9 @@ inline constexpr size_t kMaxNamesPerMessage = 1024;
 inline constexpr size_t kMaxNameSize = 255;
 inline constexpr size_t kMaxReasonSize = 1024;
 
+// An enum of protobuf is signed, and has another form where it is negative.
+inline constexpr uint32_t kMaxRingRole = 0x7fff'ffff;
+
 // What a ring is for, so that statistics can say so. Roles of a newer peer
 // keep their number.
 enum class RingRole : uint32_t {

@@ -116,6 +116,19 @@ TEST(CodecTest, RingsAreLimitedToWhatOneDatagramCarries) {
   ExpectRefused(add, CodecOutcome::kTooManyRings);
 }
 
+// We took a role above 2^31-1 and passed it on in five bytes, where a protobuf
+// library writes and reads a negative enum of ten.
+TEST(CodecTest, RoleIsANumberThatAProtobufEnumCanHave) {
+  AddRings add;
+  add.rings = {RingInfo{4, 256, static_cast<RingRole>(kMaxRingRole), 0}};
+  ExpectAllowed(add);
+  add.rings[0].role = static_cast<RingRole>(kMaxRingRole + 1);
+  ExpectRefused(add, CodecOutcome::kValueOutOfRange);
+  EXPECT_EQ(DecodeFromProducer(Bytes({0x12, 8, 0x0a, 6,  // add_rings.rings[0]
+                                      0x18, 0x80, 0x80, 0x80, 0x80, 0x08})),
+            CodecOutcome::kValueOutOfRange);
+}
+
 TEST(CodecTest, BuffersAreLimitedTo1024) {
   Hello hello;
   hello.buffers.assign(1024, BufferInfo{65535, "name"});
