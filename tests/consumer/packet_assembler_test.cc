@@ -12,90 +12,33 @@
 #include <string>
 #include <vector>
 
-#include "tests/consumer/chunk_fixture.h"
+#include "tests/consumer/assembler_model.h"
 
 namespace tracering::internal {
 namespace {
 
+using Model = AssemblerModel;
+using Packet = AssembledPacket;
+using Recorder = AssemblerSink;
+using Step = ChunkStep;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr uint16_t kA = 1;
-constexpr uint16_t kB = 2;
-constexpr uint16_t kUnknown = 9;
-
-struct Packet {
-  std::string bytes;
-  LossMask loss = 0;
-  uint16_t writer = 1;
-  uint32_t target = kA;
-
-  friend bool operator==(const Packet& a, const Packet& b) {
-    return a.bytes == b.bytes && a.loss == b.loss && a.writer == b.writer &&
-           a.target == b.target;
-  }
-  friend std::ostream& operator<<(std::ostream& out, const Packet& packet) {
-    return out << packet.writer << "->" << packet.target << " \""
-               << packet.bytes << "\" loss " << packet.loss;
-  }
-};
-
-// Grants the buffers A and B, and keeps what comes.
-class Recorder : public PacketSink {
- public:
-  bool Resolve(WriterId, BufferId buffer, Route* route) override {
-    ++resolved;
-    if (buffer.value() != kA && buffer.value() != kB && !grant_all) {
-      return false;
-    }
-    route->target = buffer.value();
-    route->sequence = next_sequence++;
-    return true;
-  }
-  void OnRun(const PacketRun& run) override {
-    ++runs;
-    uint32_t size = 0;
-    for (uint32_t i = 0; i < run.num_packets; ++i) {
-      packets.push_back({PacketOf(run, i), i == 0 ? run.loss : 0,
-                         run.writer.value(), run.route.target});
-      size += run.SizeOf(i);
-    }
-    EXPECT_EQ(size, run.payload_size);
-  }
-
-  std::vector<Packet> packets;
-  bool grant_all = false;
-  int resolved = 0;
-  int runs = 0;
-  SequenceIndex next_sequence = 0;
-};
-
-std::map<LossCause, uint64_t> CausesOf(const PacketAssembler& assembler) {
-  std::map<LossCause, uint64_t> causes;
-  for (uint32_t i = 0; i < kNumLossCauses; ++i) {
-    const auto cause = static_cast<LossCause>(i);
-    if (assembler.losses()[cause] != 0) {
-      causes[cause] = assembler.losses()[cause];
-    }
-  }
-  return causes;
-}
-
 class PacketAssemblerTest : public testing::Test {
  protected:
+  ~PacketAssemblerTest() override { EXPECT_TRUE(sink_.sizes_add_up); }
+
   void Chunk(uint32_t flags, const std::vector<std::string>& fragments,
              uint16_t buffer = kA, uint16_t writer = 1) {
     assembler_.OnChunk(OwnedChunk(writer, buffer, flags, fragments).view());
   }
   std::vector<Packet> Take() { return std::exchange(sink_.packets, {}); }
-  std::map<LossCause, uint64_t> Lost() const { return CausesOf(assembler_); }
+  Causes Lost() const { return CausesOf(assembler_); }
 
   Recorder sink_;
   PartialBudget budget_;
   PacketAssembler assembler_{&sink_, &budget_};
 };
-
-using Causes = std::map<LossCause, uint64_t>;
 
 TEST_F(PacketAssemblerTest, WholePacketsOfAChunkTravelAsOneRun) {
   Chunk(0, {"a", "", "ccc"});
@@ -412,156 +355,6 @@ TEST(PacketAssemblerLimitsTest, SpareMemoryIsChargedWhenItIsUsedAgain) {
   EXPECT_EQ(sink.packets.back(), (Packet{"xz"}));
 }
 
-// What the chunks of one writer mean, said without a state machine: fragments
-// that are linked are one packet; it is whole if it has a start and an end and
-// nothing happened to it; each packet that is not whole is one loss.
-struct Step {
-  bool dropped = false;
-  uint16_t buffer = kA;
-  uint32_t flags = 0;
-  std::vector<std::string> fragments;
-  bool read_gap_before = false;
-};
-
-class Model {
- public:
-  Model(const std::vector<Step>& steps, uint16_t writer) : writer_(writer) {
-    for (size_t i = 0; i < steps.size(); ++i) AddStep(steps, i);
-    for (const Chain& chain : chains_) {
-      if (const auto cause = CauseOf(steps, chain)) ++lost[*cause];
-    }
-    Deliver(steps);
-  }
-
-  std::vector<Packet> delivered;
-  Causes lost;
-
- private:
-  struct Part {
-    size_t step;
-    size_t fragment;
-  };
-  struct Chain {
-    std::vector<Part> parts;
-    bool headless = false;
-  };
-
-  static bool LinksToPrevious(const std::vector<Step>& steps, size_t i) {
-    return i != 0 && (steps[i].flags & kPrev) != 0 &&
-           (steps[i - 1].flags & kNext) != 0 && !steps[i].read_gap_before;
-  }
-  static bool Ends(const std::vector<Step>& steps, const Part& part) {
-    const Step& step = steps[part.step];
-    return part.fragment + 1 != step.fragments.size() ||
-           (step.flags & kNext) == 0;
-  }
-
-  void AddStep(const std::vector<Step>& steps, size_t i) {
-    for (size_t f = 0; f < steps[i].fragments.size(); ++f) {
-      if (f != 0 || !LinksToPrevious(steps, i)) {
-        chains_.emplace_back();
-        chains_.back().headless = f == 0 && (steps[i].flags & kPrev) != 0;
-      }
-      chains_.back().parts.push_back({i, f});
-    }
-  }
-
-  // The loss that `chain` is, if it is one; noticed at the start of *step.
-  static std::optional<LossCause> CauseOf(const std::vector<Step>& steps,
-                                          const Chain& chain,
-                                          size_t* noticed = nullptr) {
-    size_t ignored = 0;
-    if (noticed == nullptr) noticed = &ignored;
-    for (size_t p = 0; p < chain.parts.size(); ++p) {
-      const size_t i = chain.parts[p].step;
-      const Step& step = steps[i];
-      *noticed = i;
-      if (p != 0 && (step.flags & kLoss) != 0) return LossCause::kReassemblyGap;
-      if (p == 0 && chain.headless && AfterGap(steps, i)) {
-        return LossCause::kReadGap;
-      }
-      if (step.dropped) return LossCause::kChunkCorrupted;
-      if (step.buffer == kUnknown) return LossCause::kUnknownBuffer;
-      if (p == 0 && chain.headless) return LossCause::kOrphanContinuation;
-      if (step.buffer != steps[chain.parts[0].step].buffer) {
-        return LossCause::kBrokenChain;
-      }
-    }
-    if (Ends(steps, chain.parts.back())) return std::nullopt;
-    *noticed = chain.parts.back().step + 1;
-    const bool by_gap =
-        *noticed != steps.size() && steps[*noticed].read_gap_before;
-    return by_gap ? LossCause::kReadGap : LossCause::kReassemblyGap;
-  }
-
-  // True if step `i` is the writer's first behind a read gap.
-  static bool AfterGap(const std::vector<Step>& steps, size_t i) {
-    return steps[i].read_gap_before;
-  }
-
-  void Deliver(const std::vector<Step>& steps) {
-    std::map<size_t, LossMask> marks;  // by the step that takes note
-    for (const Chain& chain : chains_) {
-      size_t noticed = 0;
-      if (const auto cause = CauseOf(steps, chain, &noticed)) {
-        marks[noticed] |= MarkOf(*cause);
-      }
-    }
-    LossMask pending = 0;
-    std::map<uint16_t, bool> needs_gap_mark;
-    auto chain = chains_.begin();
-    for (size_t i = 0; i < steps.size(); ++i) {
-      if (steps[i].read_gap_before) {
-        for (const uint16_t buffer : {kA, kB}) needs_gap_mark[buffer] = true;
-      }
-      pending |= marks[i];
-      if ((steps[i].flags & kLoss) != 0) pending |= kLossMarked;
-      for (; chain != chains_.end() && chain->parts.back().step == i; ++chain) {
-        if (CauseOf(steps, *chain)) continue;
-        Packet packet;
-        for (const Part& part : chain->parts) {
-          packet.bytes += steps[part.step].fragments[part.fragment];
-        }
-        packet.writer = writer_;
-        packet.target = steps[i].buffer;
-        packet.loss = std::exchange(pending, 0);
-        if (std::exchange(needs_gap_mark[steps[i].buffer], false)) {
-          packet.loss |= MarkOf(LossCause::kReadGap);
-        }
-        delivered.push_back(packet);
-      }
-    }
-  }
-
-  const uint16_t writer_;
-  std::vector<Chain> chains_;
-};
-
-void Apply(const Step& step, uint16_t writer, PacketAssembler* assembler) {
-  if (step.dropped) {
-    assembler->OnChunkDropped(WriterId(writer),
-                              static_cast<uint32_t>(step.fragments.size()),
-                              step.flags);
-  } else {
-    assembler->OnChunk(
-        OwnedChunk(writer, step.buffer, step.flags, step.fragments).view());
-  }
-}
-
-std::string Describe(const std::vector<Step>& steps) {
-  std::string text;
-  for (const Step& step : steps) {
-    text += step.read_gap_before ? " GAP" : "";
-    text += step.dropped ? " dropped" : " chunk";
-    text += std::to_string(step.buffer) + "[";
-    text += (step.flags & kLoss) != 0 ? "L" : "";
-    text += (step.flags & kPrev) != 0 ? "P" : "";
-    text += (step.flags & kNext) != 0 ? "N" : "";
-    text += " " + std::to_string(step.fragments.size()) + "]";
-  }
-  return text;
-}
-
 // False at the first sequence that goes wrong, which is then printed.
 bool Agrees(const std::vector<Step>& steps) {
   Recorder sink;
@@ -576,7 +369,7 @@ bool Agrees(const std::vector<Step>& steps) {
   const bool agrees =
       sink.packets == model.delivered && CausesOf(assembler) == model.lost &&
       assembler.packets_assembled() + assembler.losses().total() == attempted &&
-      budget.used() == 0 && assembler.open_partials() == 0;
+      budget.used() == 0 && assembler.open_partials() == 0 && sink.sizes_add_up;
   if (!agrees) {
     EXPECT_EQ(sink.packets, model.delivered) << Describe(steps);
     EXPECT_EQ(CausesOf(assembler), model.lost) << Describe(steps);
