@@ -15,12 +15,12 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/common/os/unique_fd.h"
+#include "tests/support/open_fds.h"
 #include "tests/support/require.h"
 #include "tests/support/temp_dir.h"
 
@@ -29,14 +29,7 @@ namespace tracering::os {
 // Generous: reached only where something hangs.
 inline constexpr int kDeadlineMs = 30'000;
 
-inline size_t CountOpenFds() {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/fd")) {
-    ++count;
-  }
-  return count;
-}
+using test::CountOpenFds;
 
 inline bool WaitReadable(int fd, int timeout_ms = kDeadlineMs) {
   pollfd poll_fd{fd, POLLIN, 0};
