@@ -23,6 +23,7 @@
 
 #include "tests/integration/numbered_packet.h"
 #include "tests/support/child_process.h"
+#include "tests/support/sanitizers.h"
 #include "tracering/producer.h"
 
 namespace {
@@ -181,6 +182,26 @@ int ForkInsideAPacket() {
   return 0;
 }
 
+// Two threads that trace far more than the ring holds and lose nothing, for as
+// long as somebody drains it.
+int Stalling() {
+  constexpr uint64_t kPackets = tracering::test::kSanitized ? 2'000 : 40'000;
+  ProducerOptions options;
+  options.ring_size = size_t{64} << 10;
+  options.writer_options.policy = BufferExhaustedPolicy::kStall;
+  options.writer_options.stall_timeout = std::chrono::hours(1);
+  auto producer = AttachedProducer(options);
+  const auto trace = [&producer](uint64_t number) {
+    TraceWriter& writer = producer->ThreadWriter("main");
+    for (uint64_t i = 0; i < kPackets; ++i) WriteNumbered(writer, number, i);
+  };
+  std::thread other(trace, 1);
+  trace(0);
+  other.join();
+  PrintTotals(*producer);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -192,6 +213,7 @@ int main(int argc, char** argv) {
       {"die-after-packets", DieAfterPackets},
       {"exit-beside-a-detached-thread", ExitBesideADetachedThread},
       {"fork-inside-a-packet", ForkInsideAPacket},
+      {"stalling", Stalling},
   };
   Require(argc == 2, "one argument");
   const auto kind = kinds.find(argv[1]);
