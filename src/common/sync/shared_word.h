@@ -6,8 +6,9 @@
 // knows nothing of the protocol.
 //
 // Built with TRACERING_SHARED_WORD_HOOK, each access first calls a hook, so
-// that a test can decide at every shared access which side runs next. Without
-// it the hook is an empty inline function: nothing of it is in the library.
+// that a test can decide at every shared access which side runs next, and
+// another one afterwards, so that it can judge what the access did. Without it
+// both are empty inline functions: nothing of them is in the library.
 #ifndef TRACERING_SRC_COMMON_SYNC_SHARED_WORD_H_
 #define TRACERING_SRC_COMMON_SYNC_SHARED_WORD_H_
 
@@ -33,14 +34,41 @@ enum class SharedAccess {
 // null for a fence.
 using SharedWordHook = void (*)(SharedAccess access, const void* word);
 inline std::atomic<SharedWordHook> shared_word_hook{nullptr};
+// Called on the accessing thread right after the access to a word. Must not
+// block.
+inline std::atomic<SharedWordHook> shared_word_done_hook{nullptr};
 
 inline void OnSharedAccess(SharedAccess access, const void* word) {
   if (SharedWordHook hook = shared_word_hook.load(std::memory_order_acquire)) {
     hook(access, word);
   }
 }
+
+class SharedAccessScope {
+ public:
+  SharedAccessScope(SharedAccess access, const void* word)
+      : access_(access), word_(word) {
+    OnSharedAccess(access, word);
+  }
+  ~SharedAccessScope() {
+    if (SharedWordHook hook =
+            shared_word_done_hook.load(std::memory_order_acquire)) {
+      hook(access_, word_);
+    }
+  }
+  SharedAccessScope(const SharedAccessScope&) = delete;
+  SharedAccessScope& operator=(const SharedAccessScope&) = delete;
+
+ private:
+  const SharedAccess access_;
+  const void* const word_;
+};
 #else
 inline void OnSharedAccess(SharedAccess, const void*) {}
+
+struct SharedAccessScope {
+  SharedAccessScope(SharedAccess, const void*) {}
+};
 #endif
 
 // Thread-safe and async-signal-safe; wait-free where the hardware's operation
@@ -57,19 +85,19 @@ class SharedWord {
   SharedWord& operator=(const SharedWord&) = delete;
 
   T Load(std::memory_order order) const {
-    OnSharedAccess(SharedAccess::kLoad, this);
+    const SharedAccessScope scope(SharedAccess::kLoad, this);
     return value_.load(order);
   }
   void Store(T value, std::memory_order order) {
-    OnSharedAccess(SharedAccess::kStore, this);
+    const SharedAccessScope scope(SharedAccess::kStore, this);
     value_.store(value, order);
   }
   T Exchange(T value, std::memory_order order) {
-    OnSharedAccess(SharedAccess::kExchange, this);
+    const SharedAccessScope scope(SharedAccess::kExchange, this);
     return value_.exchange(value, order);
   }
   T FetchAdd(T value, std::memory_order order) {
-    OnSharedAccess(SharedAccess::kFetchAdd, this);
+    const SharedAccessScope scope(SharedAccess::kFetchAdd, this);
     return value_.fetch_add(value, order);
   }
   T FetchSub(T value, std::memory_order order) {
@@ -79,7 +107,7 @@ class SharedWord {
   [[nodiscard]] bool CompareExchange(T& expected, T desired,
                                      std::memory_order success,
                                      std::memory_order failure) {
-    OnSharedAccess(SharedAccess::kCompareExchange, this);
+    const SharedAccessScope scope(SharedAccess::kCompareExchange, this);
     return value_.compare_exchange_strong(expected, desired, success, failure);
   }
 
