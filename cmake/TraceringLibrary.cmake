@@ -9,6 +9,14 @@ function(tracering_compile_options target)
                       $<$<BOOL:${TRACERING_WERROR}>:-Werror>)
 endfunction()
 
+# What code in a library is compiled with beyond that. Our signal handler may
+# run on a stack with little left: the first call of a function through the
+# linkage table takes as much as the handler itself.
+function(tracering_library_options target)
+  tracering_compile_options(${target})
+  target_compile_options(${target} PRIVATE -fno-plt)
+endfunction()
+
 # tracering_library(<room> HEADERS ... SOURCES ... [LINK ...] [LINK_PRIVATE ...]
 #                   [LINK_ROOMS ...])
 #
@@ -45,10 +53,7 @@ function(tracering_library room)
         ${target} PUBLIC FILE_SET HEADERS BASE_DIRS
                          ${PROJECT_SOURCE_DIR}/include FILES ${headers})
     endif()
-    tracering_compile_options(${target})
-    # Our signal handler may run on a stack with little left: the first call of
-    # a function through the linkage table takes as much as the handler itself.
-    target_compile_options(${target} PRIVATE -fno-plt)
+    tracering_library_options(${target})
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(${target} PUBLIC ${arg_LINK}
