@@ -186,7 +186,8 @@ BANS = (
         ("src/common/abi/", "src/common/ring/"), (), "logging",
         "this room never logs"),
     Ban(re.compile(r"\b(?:sleep_for|sleep_until|nanosleep|u?sleep)\s*\("),
-        ("tests/",), ("tests/support/eventually.h",), "sleep",
+        # The pauses of a soak are its load.
+        ("tests/",), ("tests/soak/", "tests/support/eventually.h"), "sleep",
         "tests wait for what happens (tests/support/eventually.h), never for "
         "a while"),
     Ban(re.compile(r"\b(?:throw|try|catch)\b(?=\s*[\w({\";])"),
