@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # of those is named.
 BUILD_PACKAGES=(cmake g++ libabsl-dev libfmt-dev ninja-build)
 TEST_PACKAGES=(clang-format-14 libbenchmark-dev libgmock-dev libgtest-dev
-  libprotobuf-dev pkg-config protobuf-compiler python3)
+  libprotobuf-dev pkg-config protobuf-compiler python3 relacy-dev)
 SANITIZER_PACKAGES=(clang libclang-rt-14-dev)
 TIDY_PACKAGES=(clang-tidy-14)
 
