@@ -8,10 +8,10 @@
 //    24  num_chunks            producer, once
 //    28  chunk_size            producer, once
 //    32  producer_pid          producer, once
-//    36  reader_left           reader        epoch of the last that left
-//    orderly 40  left_pos              reader        and its read_pos at that
-//    time 64  write_pos             writers 68  num_writers_waiting   writers
-//    lets the reader skip a futex call
+//    36  reader_left           reader        epoch of the last that left well
+//    40  left_pos              reader        and its read_pos at that time
+//    64  write_pos             writers
+//    68  num_writers_waiting   writers       lets the reader skip a futex call
 //   128  wakeup_threshold      reader        0 means max(1, num_chunks / 2)
 //   132  reader_armed          both          1 while the reader sleeps
 //   192  writer_loss[8] (u64)  writers       packets lost, by LossCause 0..7
