@@ -2,15 +2,17 @@
 # The long part of the proof: what takes too long for every build.
 #
 #   scripts/proof.sh                 all parts
-#   scripts/proof.sh PART...         some: explore mutants
+#   scripts/proof.sh PART...         some: explore mutants fuzz soak
 #
 #   explore   every interleaving of the configurations, the long ones included
 #   mutants   each seeded fault of the protocol has to be caught
+#   fuzz      each fuzzer for ten minutes
+#   soak      processes that are killed, frozen and restarted for 20 minutes
 #
 # Prints a summary, and exits with status 0 only if every part passed.
 source "$(dirname "$0")/common.sh"
 
-PARTS=(explore mutants)
+PARTS=(explore mutants fuzz soak)
 BUILD=build/dev
 
 part_explore() {
@@ -21,6 +23,15 @@ part_explore() {
 part_mutants() {
   cmake --build --preset dev -j "$(num_jobs)" --target explore_mutants &&
     python3 tests/explore/mutants.py run "$BUILD/tests/explore"
+}
+
+part_fuzz() {
+  scripts/fuzz.sh 600
+}
+
+part_soak() {
+  cmake --build --preset dev -j "$(num_jobs)" --target soak &&
+    "$BUILD/tests/soak/soak" --seconds 1200 --seed "$RANDOM"
 }
 
 parts=("$@")
