@@ -60,9 +60,14 @@ AttachedRing::AttachedRing(Options options, RingOwner* owner,
                                ? PacketAssembler::SplitPackets::kCountedThere
                                : PacketAssembler::SplitPackets::kCountHere);
     for (size_t i = 0; i < writer_loss_base_.size(); ++i) {
-      writer_loss_base_[i] = LoadWriterLossBounded(ring, i);
+      const uint64_t now = LoadWriterLossBounded(ring, i);
+      writer_loss_seen_[i] = writer_loss_base_[i] = now;
+      if (!reader_.predecessor_left()) continue;
+      // What was lost while nobody was here is for us to count.
+      const uint32_t since = static_cast<uint32_t>(now) -
+                             ring.LoadLeftWriterLoss(static_cast<LossCause>(i));
+      writer_loss_base_[i] -= std::min<uint64_t>(now, since);
     }
-    writer_loss_seen_ = writer_loss_base_;
   }
 }
 
@@ -81,7 +86,18 @@ DrainOutcome AttachedRing::DrainSlice(uint64_t end) {
 void AttachedRing::Finish() {
   assembler_.Finish();
   PublishLosses();
-  reader_.Leave();
+  LookAtWriterLosses();
+  left_ = true;
+  reader_.Leave(writer_loss_seen_);
+}
+
+void AttachedRing::LookAtWriterLosses() {
+  // What comes later is the next reader's to count.
+  if (left_) return;
+  for (size_t i = 0; i < writer_loss_seen_.size(); ++i) {
+    writer_loss_seen_[i] = std::max(writer_loss_seen_[i],
+                                    LoadWriterLossBounded(reader_.ring(), i));
+  }
 }
 
 // For the producer's API. After another reader has attached the word is its.
@@ -148,10 +164,9 @@ RingCounts AttachedRing::Count() {
   RingCounts counts = stored_;
   LossCounts& lost = metadata_ ? counts.metadata.lost : counts.packets.lost;
   lost += assembler_.losses();
+  LookAtWriterLosses();
   for (size_t i = 0; i < writer_loss_seen_.size(); ++i) {
-    uint64_t& seen = writer_loss_seen_[i];
-    seen = std::max(seen, LoadWriterLossBounded(reader_.ring(), i));
-    lost.by_cause[i] += seen - writer_loss_base_[i];
+    lost.by_cause[i] += writer_loss_seen_[i] - writer_loss_base_[i];
   }
   return counts;
 }

@@ -135,6 +135,7 @@ class AttachedRing final : private PacketSink {
 
   struct ChunkSink;
   void PublishLosses();
+  void LookAtWriterLosses();
 
   // Immutable.
   const os::SharedMapping mapping_;
@@ -150,10 +151,10 @@ class AttachedRing final : private PacketSink {
 
   RingCounts stored_;  // delivered, and refused by a buffer
   uint32_t latest_target_;
-  // Writers' counters: at the attach of a reader that had a predecessor, whose
-  // losses they are, and as last seen.
-  std::array<uint64_t, kNumWriterLossCauses> writer_loss_base_{};
-  std::array<uint64_t, kNumWriterLossCauses> writer_loss_seen_{};
+  // Writers' counters: what a predecessor had counted, and as last seen.
+  ChunkReader::WriterLosses writer_loss_base_{};
+  ChunkReader::WriterLosses writer_loss_seen_{};
+  bool left_ = false;
   // What a predecessor had counted for the producer, and what was added.
   uint64_t reader_loss_base_ = 0;
   uint64_t reader_loss_published_ = 0;

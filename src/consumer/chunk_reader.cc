@@ -113,9 +113,12 @@ uint64_t ChunkReader::CaptureEnd() {
   return resolved() + distance;
 }
 
-void ChunkReader::Leave() {
-  if (ring_.LoadReaderEpoch() == epoch_)
-    ring_.StoreReaderLeft(epoch_, read_pos_);
+void ChunkReader::Leave(const WriterLosses& counted) {
+  if (ring_.LoadReaderEpoch() != epoch_) return;
+  for (size_t i = 0; i < counted.size(); ++i) {
+    ring_.StoreLeftWriterLoss(static_cast<LossCause>(i), counted[i]);
+  }
+  ring_.StoreReaderLeft(epoch_, read_pos_);
 }
 
 bool ChunkReader::BeginPass() { return !stopped() && CheckEpoch(); }

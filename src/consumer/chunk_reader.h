@@ -167,9 +167,11 @@ class ChunkReader {
   // last 4096 that were taken go. A look at each: the writers may have let go.
   uint32_t CountOpenChunks();
 
-  // Says that this reader has counted its unfinished packets and comes no
-  // more. After the last pass; no effect once another reader has attached.
-  void Leave();
+  // Says that this reader has counted its unfinished packets and, of what
+  // writers lost, so much for each cause, and comes no more. After the last
+  // pass; no effect once another reader has attached.
+  using WriterLosses = std::array<uint64_t, kNumWriterLossCauses>;
+  void Leave(const WriterLosses& counted);
 
  private:
   enum class Step { kHole, kChunk, kDropped, kRetryLater, kStopped };

@@ -726,17 +726,24 @@ TEST(ChunkReaderTest, NewReaderKnowsWhetherTheOneBeforeItLeftOrDied) {
   EXPECT_FALSE(first.predecessor_left());
   RecordingSink sink;
   EXPECT_EQ(first.DrainPass(sink), DrainOutcome::kDrained);
-  first.Leave();
+  ChunkReader::WriterLosses counted{};
+  counted[0] = 0x1'0000'0007;
+  counted[7] = 9;
+  first.Leave(counted);
   EXPECT_EQ(image.Word32(abi::kReaderLeftOffset), 1u);
   EXPECT_EQ(image.Word32(abi::kLeftPosOffset), 3u);
+  EXPECT_EQ(image.Word32(abi::kLeftWriterLossOffset), 7u);
+  EXPECT_EQ(image.Word32(abi::kLeftWriterLossOffset + 4), 0u);
+  EXPECT_EQ(image.Word32(abi::kLeftWriterLossOffset + 28), 9u);
   ChunkReader second(RingOf(image));
   EXPECT_TRUE(second.predecessor_left());
   // The second one dies.
   ChunkReader third(RingOf(image));
   EXPECT_FALSE(third.predecessor_left());
   // And comes back to life, too late.
-  second.Leave();
+  second.Leave({});
   EXPECT_EQ(image.Word32(abi::kReaderLeftOffset), 1u);
+  EXPECT_EQ(image.Word32(abi::kLeftWriterLossOffset), 7u);
 }
 
 TEST(ChunkReaderTest, ChunksThatWritersStillHoldAreCounted) {

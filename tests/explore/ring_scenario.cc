@@ -276,6 +276,9 @@ size_t RingScenario::WordSize(WordId word) const {
 }
 
 bool RingScenario::IsContended(WordId word) const {
+  if (word >= abi::kLeftWriterLossOffset && word < abi::kWriterLossOffset) {
+    return false;  // the reader's alone
+  }
   switch (word) {
     case abi::kReaderEpochOffset:  // the reader's alone
     case abi::kReaderLossOffset:

@@ -47,8 +47,10 @@ constexpr std::array<size_t, 8> kReaderWords = {
     abi::kWakeupThresholdOffset, abi::kReaderArmedOffset};
 
 bool IsReaderWord(size_t offset) {
-  return std::find(kReaderWords.begin(), kReaderWords.end(), offset) !=
-         kReaderWords.end();
+  constexpr size_t kLeft = abi::kLeftWriterLossOffset;
+  return (offset >= kLeft && offset < kLeft + 4 * kNumWriterLossCauses) ||
+         std::find(kReaderWords.begin(), kReaderWords.end(), offset) !=
+             kReaderWords.end();
 }
 
 }  // namespace

@@ -254,6 +254,37 @@ TEST_F(OneProcessTest, ConsumerThatStartsAndStopsAgainAndAgainLosesNothing) {
   EXPECT_THAT(accounting.complaints(), ::testing::IsEmpty());
 }
 
+// Once nobody counted them: the second service began with what there was.
+TEST_F(OneProcessTest, WhatIsDroppedBetweenTwoServicesIsCountedByTheSecond) {
+  StartConsumer();
+  ProducerOptions options = ProducerFor("dropping");
+  options.ring_size = 1024;
+  options.chunk_size = 256;
+  auto producer = StartProducer(options);
+  TraceWriter& writer = producer->ThreadWriter("main");
+  uint64_t delivered = 0;
+  uint64_t lost = 0;
+  uint64_t index = 0;
+  for (int service = 0; service < 5; ++service) {
+    for (int i = 0; i < 500; ++i) WriteNumbered(writer, 0, index++);
+    consumer_->Stop();
+    for (int i = 0; i < 500; ++i) WriteNumbered(writer, 0, index++);
+    const PacketCounts counts = consumer_->stats().packets;
+    delivered += counts.delivered;
+    lost += counts.lost.total();
+    consumer_ = nullptr;
+    StartConsumer();
+    ASSERT_TRUE(Eventually([&] { return producer->Flush(kLong).ok(); }));
+  }
+  producer = nullptr;
+  EXPECT_TRUE(AwaitNobody());
+  const PacketCounts counts = consumer_->stats().packets;
+  delivered += counts.delivered;
+  lost += counts.lost.total();
+  EXPECT_GT(lost, 2000u);
+  EXPECT_EQ(delivered + lost, index);
+}
+
 TEST_F(OneProcessTest, DescriptorsOfThreadsAreInTheFileAndNotInTheCounts) {
   StartConsumer();
   auto producer = StartProducer(ProducerFor("named"));

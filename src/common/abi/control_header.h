@@ -14,6 +14,8 @@
 //    68  num_writers_waiting   writers       lets the reader skip a futex call
 //   128  wakeup_threshold      reader        0 means max(1, num_chunks / 2)
 //   132  reader_armed          both          1 while the reader sleeps
+//   136  left_writer_loss[8]   reader        low halves of what it had counted
+//                                            of writer_loss when it left well
 //   192  writer_loss[8] (u64)  writers       packets lost, by LossCause 0..7
 //
 // One owner per 64-byte line. A zero-filled header is a valid empty ring;
@@ -47,6 +49,7 @@ inline constexpr size_t kWritePosOffset = 64;
 inline constexpr size_t kNumWritersWaitingOffset = 68;
 inline constexpr size_t kWakeupThresholdOffset = 128;
 inline constexpr size_t kReaderArmedOffset = 132;
+inline constexpr size_t kLeftWriterLossOffset = 136;
 inline constexpr size_t kWriterLossOffset = 192;
 
 constexpr uint32_t EffectiveWakeupThreshold(uint32_t word,

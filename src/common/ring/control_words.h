@@ -38,7 +38,9 @@ struct ControlWords {
   // Written by the reader around its sleep; writers disarm.
   SharedWord<uint32_t> wakeup_threshold;
   SharedWord<uint32_t> reader_armed;
-  uint8_t unused2[56];
+  // Written by the reader when it leaves in good order.
+  SharedWord<uint32_t> left_writer_loss[kNumWriterLossCauses];
+  uint8_t unused2[24];
 
   // Written by writers that drop.
   SharedWord<uint64_t> writer_loss[kNumWriterLossCauses];
@@ -60,6 +62,8 @@ static_assert(offsetof(ControlWords, num_writers_waiting) ==
 static_assert(offsetof(ControlWords, wakeup_threshold) ==
               abi::kWakeupThresholdOffset);
 static_assert(offsetof(ControlWords, reader_armed) == abi::kReaderArmedOffset);
+static_assert(offsetof(ControlWords, left_writer_loss) ==
+              abi::kLeftWriterLossOffset);
 static_assert(offsetof(ControlWords, writer_loss) == abi::kWriterLossOffset);
 static_assert(sizeof(ControlWords) == abi::kControlHeaderSize);
 

@@ -99,10 +99,23 @@ class Ring {
     return words().reader_epoch.Load(std::memory_order_relaxed);
   }
 
+  // Says how many packets of `cause` the reader counts that is about to leave.
+  // The low half: the next reader knows that fewer than 2^32 came since.
+  // Relaxed: StoreReaderLeft follows.
+  void StoreLeftWriterLoss(LossCause cause, uint64_t count) const {
+    words().left_writer_loss[static_cast<size_t>(cause)].Store(
+        static_cast<uint32_t>(count), std::memory_order_relaxed);
+  }
+  // After LoadReaderLeftAcquire, which orders it.
+  uint32_t LoadLeftWriterLoss(LossCause cause) const {
+    return words().left_writer_loss[static_cast<size_t>(cause)].Load(
+        std::memory_order_relaxed);
+  }
+
   // Says that the reader of `epoch` has counted the packets of which it has
   // only a part, so that the next one need not, and that those were published
-  // before `read_pos`. Release: what it counted (StoreReaderLoss) comes first;
-  // pairs with LoadReaderLeftAcquire.
+  // before `read_pos`. Release: what it counted (StoreReaderLoss,
+  // StoreLeftWriterLoss) comes first; pairs with LoadReaderLeftAcquire.
   void StoreReaderLeft(uint32_t epoch, abi::Position read_pos) const {
     words().left_pos.Store(read_pos.value(), std::memory_order_relaxed);
     words().reader_left.Store(epoch, std::memory_order_release);

@@ -22,6 +22,7 @@ TEST(ControlHeaderTest, EveryWordSitsAtItsOffset) {
   EXPECT_EQ(kNumWritersWaitingOffset, 68u);
   EXPECT_EQ(kWakeupThresholdOffset, 128u);
   EXPECT_EQ(kReaderArmedOffset, 132u);
+  EXPECT_EQ(kLeftWriterLossOffset, 136u);
   EXPECT_EQ(kWriterLossOffset, 192u);
   EXPECT_EQ(kControlHeaderSize, 256u);
 }
@@ -40,6 +41,9 @@ TEST(ControlHeaderTest, WordsThatChangeKeepToTheLineOfTheirOwner) {
   // The wake-up words, which writers mostly read.
   EXPECT_EQ(line(kWakeupThresholdOffset), 2u);
   EXPECT_EQ(line(kReaderArmedOffset), 2u);
+  // The reader, once, when it leaves.
+  EXPECT_EQ(line(kLeftWriterLossOffset), 2u);
+  EXPECT_EQ(line(kLeftWriterLossOffset + 4 * kNumWriterLossCauses - 1), 2u);
   // Writers, on the drop path only.
   EXPECT_EQ(line(kWriterLossOffset), 3u);
 }
