@@ -17,15 +17,12 @@
 #include "tests/integration/numbered_packet.h"
 #include "tests/integration/service_test.h"
 #include "tests/integration/steps_session.h"
-#include "tests/support/sanitizers.h"
 
 namespace tracering::test {
 namespace {
 
 // More than any session has. A loop that gets there has not seen an end.
 constexpr uint64_t kTooManySteps = 1000;
-// A process takes long to start under a sanitizer.
-constexpr uint64_t kStride = kSanitized ? 3 : 1;
 
 class StepsTest : public ServiceTest {
  protected:
@@ -63,7 +60,7 @@ TEST_F(StepsTest, ProducerMayDieAtEachStep) {
   StartConsumer();
   std::map<int32_t, uint64_t> complete;
   uint64_t step = 0;
-  for (; step < kTooManySteps; step += kStride) {
+  for (; step < kTooManySteps; ++step) {
     ChildProcess child = Spawn("producer-dies", step);
     const auto end = child.Wait();
     ASSERT_TRUE(end.has_value()) << "at step " << step;
@@ -101,7 +98,7 @@ TEST_F(StepsTest, ProducerMayStandStillAtEachStep) {
   StartConsumer();
   uint64_t step = 0;
   uint64_t sessions = 0;
-  for (; step < kTooManySteps; step += kStride) {
+  for (; step < kTooManySteps; ++step) {
     ChildProcess child = Spawn("producer-stands-still", step);
     const bool stood_still = child.AwaitReport();
     if (stood_still) {
@@ -129,7 +126,7 @@ TEST_F(StepsTest, ProducerMayStandStillAtEachStep) {
 TEST_F(StepsTest, ConsumerMayDieAtEachStep) {
   uint64_t step = 0;
   uint64_t cuts = 0;
-  for (; step < kTooManySteps; step += kStride) {
+  for (; step < kTooManySteps; ++step) {
     ChildProcess first = Spawn("consumer-dies", step);
     ASSERT_TRUE(first.AwaitReport()) << first.error_output();
     ProducerOptions options = StepsProducer();
