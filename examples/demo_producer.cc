@@ -3,13 +3,12 @@
 // numbered packets.
 //
 // Also an example of embedding the producer library: everything about tracing
-// is in TraceEvent(), its callers and main(); the rest is an ordinary
-// program that does not wait for anybody.
+// is in demo_session.h, its callers and main(); the rest is an ordinary program
+// that does not wait for anybody.
 #include <pthread.h>
 
 #include <atomic>
 #include <cctype>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -24,22 +23,19 @@
 #include <vector>
 
 #include "examples/command_line.h"
-#include "tracering/clock.h"
+#include "examples/demo_session.h"
 #include "tracering/producer.h"
 #include "tracering/trace_fields.h"
 
 namespace {
 
 namespace fs = std::filesystem;
-namespace trace_packet = tracering::trace_packet;
 namespace track_event = tracering::track_event;
 namespace debug_annotation = tracering::debug_annotation;
 
-constexpr std::string_view kBuffer = "main";
 constexpr std::string_view kCategory = "demo";
 constexpr uint64_t kMaxThreads = 1024;
 constexpr uint64_t kMaxPayload = 16 << 20;
-constexpr std::chrono::seconds kFlushTimeout{10};
 
 constexpr std::string_view kUsage =
     "usage: demo_producer --dir DIR [options]\n"
@@ -124,18 +120,6 @@ Arguments ParseArguments(int argc, char** argv) {
   return arguments;
 }
 
-// A packet with one track event; `append` adds to what every event has.
-template <typename Append>
-void TraceEvent(tracering::TraceWriter& writer, uint64_t type, uint64_t track,
-                Append append) {
-  tracering::Packet packet = writer.NewPacket();
-  packet.AppendVarint(trace_packet::kTimestamp, tracering::NowNs());
-  tracering::Message event = packet.BeginMessage(trace_packet::kTrackEvent);
-  event.AppendVarint(track_event::kType, type);
-  event.AppendVarint(track_event::kTrackUuid, track);
-  append(event);
-}
-
 void AppendArgument(tracering::Message& event, std::string_view name,
                     uint64_t value) {
   tracering::Message argument =
@@ -189,7 +173,7 @@ class FileCounter {
 
   // Called on each of the threads.
   void Work() {
-    tracering::TraceWriter& writer = producer_.ThreadWriter(kBuffer);
+    tracering::TraceWriter& writer = producer_.ThreadWriter(kDemoBuffer);
     const uint64_t track = producer_.ThreadTrack();
     std::vector<char> block(size_t{64} << 10);
     for (;;) {
@@ -258,7 +242,7 @@ class FileCounter {
 // Packets 0 to count - 1 of writer `writer_number`.
 void SendNumbered(tracering::Producer& producer, uint64_t writer_number,
                   uint64_t count, std::string_view payload) {
-  tracering::TraceWriter& writer = producer.ThreadWriter(kBuffer);
+  tracering::TraceWriter& writer = producer.ThreadWriter(kDemoBuffer);
   const uint64_t track = producer.ThreadTrack();
   for (uint64_t index = 0; index < count; ++index) {
     TraceEvent(writer, track_event::kTypeInstant, track,
@@ -302,14 +286,9 @@ void SendLoad(tracering::Producer& producer, const Arguments& arguments) {
   });
 }
 
-// What is still in the ring when nobody takes it goes with this process.
 void PrintAccount(tracering::Producer& producer) {
-  const absl::Status flushed = producer.Flush(kFlushTimeout);
-  const tracering::Producer::Stats stats = producer.stats();
-  if (!flushed.ok()) {
-    std::cerr << "demo_producer: not everything was taken: "
-              << flushed.message() << '\n';
-  }
+  const tracering::Producer::Stats stats =
+      FinalStats("demo_producer", producer);
   for (const tracering::Producer::RingStats& ring : stats.rings) {
     if (ring.metadata) continue;
     for (size_t i = 0; i < tracering::kNumWriterLossCauses; ++i) {
@@ -326,8 +305,8 @@ void PrintAccount(tracering::Producer& producer) {
                 << "has the first part\n";
     }
   }
-  const uint64_t lost = stats.sessions == 0 ? stats.attempted : stats.lost;
-  std::cout << "attempted=" << stats.attempted << " lost=" << lost << std::endl;
+  std::cout << "attempted=" << stats.attempted << " lost=" << stats.lost
+            << std::endl;
 }
 
 }  // namespace
@@ -338,24 +317,13 @@ int main(int argc, char** argv) {
   options.name = "demo_producer";
   options.socket_path = arguments.socket_path;
   options.writer_options = arguments.writer_options;
-  const absl::StatusOr<std::unique_ptr<tracering::Producer>> producer =
-      tracering::Producer::Create(options);
-  if (!producer.ok()) {
-    std::cerr << "demo_producer: " << producer.status().message() << '\n';
-    return producer.status().code() == absl::StatusCode::kInvalidArgument
-               ? kExitUsage
-               : kExitFailure;
-  }
-  if (!(*producer)->WaitForConsumer(
-          std::chrono::milliseconds(arguments.wait_ms))) {
-    std::cerr << "demo_producer: no consumer yet: "
-              << (*producer)->stats().connection_error << '\n';
-  }
+  const std::unique_ptr<tracering::Producer> producer =
+      ConnectProducer(options, arguments.wait_ms);
   if (arguments.directory.empty()) {
-    SendLoad(**producer, arguments);
+    SendLoad(*producer, arguments);
   } else {
-    CountFiles(**producer, arguments);
+    CountFiles(*producer, arguments);
   }
-  PrintAccount(**producer);
+  PrintAccount(*producer);
   return EXIT_SUCCESS;
 }

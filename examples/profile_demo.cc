@@ -8,19 +8,17 @@
 #include <time.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "examples/command_line.h"
-#include "tracering/clock.h"
+#include "examples/demo_session.h"
 #include "tracering/cpu_profiler.h"
 #include "tracering/producer.h"
 #include "tracering/trace_fields.h"
@@ -36,9 +34,6 @@ namespace {
 
 // Somebody may want it: the work cannot be left out.
 std::atomic<uint64_t> result{0};
-
-constexpr const char* kBuffer = "main";
-constexpr std::chrono::seconds kFlushTimeout(10);
 
 const char kUsage[] =
     "usage: profile_demo [options]\n"
@@ -106,31 +101,23 @@ uint64_t ThreadCpuNs() {
          static_cast<uint64_t>(used.tv_nsec);
 }
 
-void TraceSlice(tracering::TraceWriter& writer, uint64_t type, uint64_t track,
-                std::string_view name) {
-  tracering::Packet packet = writer.NewPacket();
-  packet.AppendVarint(tracering::trace_packet::kTimestamp, tracering::NowNs());
-  tracering::Message event =
-      packet.BeginMessage(tracering::trace_packet::kTrackEvent);
-  event.AppendVarint(tracering::track_event::kType, type);
-  event.AppendVarint(tracering::track_event::kTrackUuid, track);
-  if (!name.empty()) event.AppendString(tracering::track_event::kName, name);
-}
-
 // Requests, one slice each, until the thread has had its CPU time or its
 // requests.
 void ServeRequests(tracering::Producer& producer, const Arguments& arguments) {
-  tracering::TraceWriter& writer = producer.ThreadWriter(kBuffer);
+  tracering::TraceWriter& writer = producer.ThreadWriter(kDemoBuffer);
   const uint64_t track = producer.ThreadTrack();
   const tracering::ScopedProfileLabel label("requests");
   const uint64_t end = ThreadCpuNs() + arguments.cpu_ms * 1'000'000;
   uint64_t sum = 1;
   for (uint64_t left = arguments.requests;
        arguments.requests != 0 ? left != 0 : ThreadCpuNs() < end; --left) {
-    TraceSlice(writer, tracering::track_event::kTypeSliceBegin, track,
-               "request");
+    TraceEvent(writer, tracering::track_event::kTypeSliceBegin, track,
+               [](tracering::Message& event) {
+                 event.AppendString(tracering::track_event::kName, "request");
+               });
     sum += HandleRequest(sum);
-    TraceSlice(writer, tracering::track_event::kTypeSliceEnd, track, "");
+    TraceEvent(writer, tracering::track_event::kTypeSliceEnd, track,
+               [](tracering::Message&) {});
   }
   result.store(sum, std::memory_order_relaxed);
 }
@@ -140,7 +127,7 @@ bool StartProfiler(tracering::Producer& producer, uint64_t frequency,
                    std::unique_ptr<tracering::CpuProfiler>* profiler) {
   tracering::CpuProfilerOptions options;
   options.frequency_hz = static_cast<uint32_t>(frequency);
-  options.buffer = kBuffer;
+  options.buffer = kDemoBuffer;
   absl::StatusOr<std::unique_ptr<tracering::CpuProfiler>> started =
       tracering::CpuProfiler::Start(producer, options);
   if (!started.ok()) {
@@ -153,21 +140,11 @@ bool StartProfiler(tracering::Producer& producer, uint64_t frequency,
 
 void PrintAccount(tracering::Producer& producer,
                   const tracering::CpuProfilerStats& sampled) {
-  const absl::Status flushed = producer.Flush(kFlushTimeout);
-  if (!flushed.ok()) {
-    std::cerr << "profile_demo: not everything was taken: " << flushed.message()
-              << '\n';
-  }
-  const tracering::Producer::Stats stats = producer.stats();
-  const uint64_t lost = stats.sessions == 0 ? stats.attempted : stats.lost;
-  std::cout << "attempted=" << stats.attempted << " lost=" << lost
+  const tracering::Producer::Stats stats = FinalStats("profile_demo", producer);
+  std::cout << "attempted=" << stats.attempted << " lost=" << stats.lost
             << " samples=" << sampled.samples
             << " samples_lost=" << sampled.lost() << std::endl;
 }
-
-}  // namespace
-
-namespace {
 
 // Goes through a table on the stack, so that the caller has a frame of its own
 // to be found by: gcc gives none to a leaf function that uses no stack.
@@ -204,22 +181,11 @@ int main(int argc, char** argv) {
   tracering::ProducerOptions options;
   options.name = "profile_demo";
   options.socket_path = arguments.socket_path;
-  const absl::StatusOr<std::unique_ptr<tracering::Producer>> producer =
-      tracering::Producer::Create(options);
-  if (!producer.ok()) {
-    std::cerr << "profile_demo: " << producer.status().message() << '\n';
-    return producer.status().code() == absl::StatusCode::kInvalidArgument
-               ? kExitUsage
-               : kExitFailure;
-  }
-  if (!(*producer)->WaitForConsumer(
-          std::chrono::milliseconds(arguments.wait_ms))) {
-    std::cerr << "profile_demo: no consumer yet: "
-              << (*producer)->stats().connection_error << '\n';
-  }
+  const std::unique_ptr<tracering::Producer> producer =
+      ConnectProducer(options, arguments.wait_ms);
   std::unique_ptr<tracering::CpuProfiler> profiler;
   if (arguments.frequency != 0 &&
-      !StartProfiler(**producer, arguments.frequency, &profiler)) {
+      !StartProfiler(*producer, arguments.frequency, &profiler)) {
     return kExitFailure;
   }
   std::vector<std::thread> threads;
@@ -227,7 +193,7 @@ int main(int argc, char** argv) {
     threads.emplace_back([&producer, &arguments, i] {
       const std::string name = "worker " + std::to_string(i);
       pthread_setname_np(pthread_self(), name.c_str());
-      ServeRequests(**producer, arguments);
+      ServeRequests(*producer, arguments);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -236,6 +202,6 @@ int main(int argc, char** argv) {
     profiler->Stop();
     sampled = profiler->stats();
   }
-  PrintAccount(**producer, sampled);
+  PrintAccount(*producer, sampled);
   return EXIT_SUCCESS;
 }
