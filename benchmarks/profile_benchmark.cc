@@ -11,9 +11,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -22,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "benchmarks/floor.h"
 #include "src/producer/profile_signal.h"
 #include "src/producer/stack_bounds.h"
 #include "tracering/profile_buffer.h"
@@ -67,21 +66,6 @@ struct Floor {
         expected, expected + kRecordWords, std::memory_order_seq_cst));
   }
 
-  // Seconds a step, the best of some runs.
-  static double Measure() {
-    constexpr int kSteps = 200'000;
-    static Floor floor;
-    double best = 1;
-    for (int run = 0; run < 10; ++run) {
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < kSteps; ++i) floor.Step();
-      const std::chrono::duration<double> time =
-          std::chrono::steady_clock::now() - start;
-      best = std::min(best, time.count() / kSteps);
-    }
-    return best;
-  }
-
   alignas(64) std::atomic<uint64_t> index{0};
   size_t place = 0;
   alignas(64) uint64_t words[kDataWords];
@@ -101,7 +85,7 @@ template <typename Take>
 void TimeRecords(benchmark::State& state, ProfileBuffer& buffer, Take take) {
   constexpr int kStretch = 512;
   static_assert(kStretch * kRecordWords < kDataWords && kStretch < 1024);
-  const double floor = Floor::Measure();
+  const double floor = MeasureFloor<Floor>();
   Drain(buffer);
   int left = kStretch;
   for (auto _ : state) {
@@ -113,10 +97,7 @@ void TimeRecords(benchmark::State& state, ProfileBuffer& buffer, Take take) {
     }
     take();
   }
-  using benchmark::Counter;
-  state.counters["vs_floor"] =
-      Counter(floor * static_cast<double>(state.iterations()),
-              static_cast<Counter::Flags>(Counter::kIsRate | Counter::kInvert));
+  ReportVsFloor(state, floor);
 }
 
 void BM_Write32(benchmark::State& state) {

@@ -3,13 +3,10 @@
 //
 // The ring is drained between timed stretches, by the benchmark's own thread,
 // so that neither a reader nor a full ring is in the numbers. `vs_floor` is the
-// time of one packet over that of its floor, which is measured just before; the
-// unit that the library prints behind it means nothing.
+// time of one packet over that of its floor, which is measured just before.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "benchmarks/floor.h"
 #include "src/common/os/eventfd.h"
 #include "src/common/os/memfd.h"
 #include "src/common/os/shared_mapping.h"
@@ -105,21 +103,6 @@ struct Floor {
         expected, 1, std::memory_order_release, std::memory_order_acquire));
   }
 
-  // Seconds a step, the best of some runs.
-  static double Measure() {
-    constexpr int kSteps = 200'000;
-    static Floor floor;
-    double best = 1;
-    for (int run = 0; run < 10; ++run) {
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < kSteps; ++i) floor.Step();
-      const std::chrono::duration<double> time =
-          std::chrono::steady_clock::now() - start;
-      best = std::min(best, time.count() / kSteps);
-    }
-    return best;
-  }
-
   alignas(64) std::atomic<uint32_t> word{1};
   size_t place = 0;
   alignas(64) uint8_t bytes[kDefaultChunkSize];
@@ -169,11 +152,7 @@ void TimePackets(benchmark::State& state, BenchmarkRing& ring, int packets,
     write();
   }
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * packets);
-  if (floor_seconds == 0) return;
-  using benchmark::Counter;
-  state.counters["vs_floor"] =
-      Counter(floor_seconds * static_cast<double>(state.iterations()) * packets,
-              static_cast<Counter::Flags>(Counter::kIsRate | Counter::kInvert));
+  if (floor_seconds != 0) ReportVsFloor(state, floor_seconds * packets);
 }
 
 // The chunk writer alone: range(0) bytes, in chunks of range(1).
@@ -184,7 +163,7 @@ void BM_Fragment(benchmark::State& state) {
   ChunkWriter writer(*ring.shared(), account, WriterId(1), BufferId(1),
                      WriterOptions(), /*owes_loss=*/false);
   uint8_t source[1024] = {};
-  const double floor = size == 64 ? Floor<64>::Measure() : 0;
+  const double floor = size == 64 ? MeasureFloor<Floor<64>>() : 0;
   TimePackets(state, ring, 1, floor, [&] {
     FragmentRange range;
     if (!writer.TryOpen(&range) ||
@@ -240,7 +219,7 @@ void BM_Packet36(benchmark::State& state) {
   PacketWriter fixture;
   const std::string_view name(kName, 16);
   uint64_t timestamp = kTimestamp;
-  TimePackets(state, fixture.ring, 1, Floor<36>::Measure(),
+  TimePackets(state, fixture.ring, 1, MeasureFloor<Floor<36>>(),
               [&] { WritePacket36(fixture.writer(), ++timestamp, name); });
   if (fixture.writer().stats().lost != 0) state.SkipWithError("lost packets");
 }
@@ -250,7 +229,7 @@ void BM_Packet36_Batch16(benchmark::State& state) {
   PacketWriter fixture;
   const std::string_view name(kName, 16);
   uint64_t timestamp = kTimestamp;
-  TimePackets(state, fixture.ring, 16, Floor<36>::Measure(), [&] {
+  TimePackets(state, fixture.ring, 16, MeasureFloor<Floor<36>>(), [&] {
     auto batch = fixture.writer().Batch();
     for (int i = 0; i < 16; ++i) {
       WritePacket36(fixture.writer(), ++timestamp, name);
