@@ -31,6 +31,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/profile_sample.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/scoped_limit.h"
 #include "tests/support/temp_dir.h"
 #include "tracering/clock.h"
 
@@ -70,6 +71,7 @@ using test::DecodeSample;
 using test::DrainingService;
 using test::Eventually;
 using test::ProfileSample;
+using test::ScopedLimit;
 using test::TracePacket;
 using testing::Contains;
 using testing::HasSubstr;
@@ -538,13 +540,8 @@ TEST_F(CpuProfilerTest, ACancellationWaitsForTheEndOfTheProfiler) {
 }
 
 TEST_F(CpuProfilerTest, ATimerThatTheProgramPutInPlaceOfOursStays) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_SIGPENDING, &before), 0);
-  rlimit none = before;
-  none.rlim_cur = 0;
-  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &none), 0);
+  const ScopedLimit no_timers(RLIMIT_SIGPENDING, 0);
   auto profiler = Start(100);
-  setrlimit(RLIMIT_SIGPENDING, &before);
   ASSERT_TRUE(profiler->stats().process_timer);
   itimerval own{};
   own.it_interval.tv_sec = own.it_value.tv_sec = 1000;
@@ -587,16 +584,11 @@ TEST_F(CpuProfilerTest, ASampleFitsOnASmallStack) {
 }
 
 TEST_F(CpuProfilerTest, WithoutTimersTheProcessIsSampled) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_SIGPENDING, &before), 0);
-  rlimit none = before;
-  none.rlim_cur = 0;
-  ASSERT_EQ(setrlimit(RLIMIT_SIGPENDING, &none), 0);
+  const ScopedLimit no_timers(RLIMIT_SIGPENDING, 0);
   auto profiler = Start(1000);
   EXPECT_TRUE(profiler->stats().process_timer);
   SampleThread(*profiler, 10, [] { profiled::SpinUntilStopped(); });
   profiler->Stop();
-  setrlimit(RLIMIT_SIGPENDING, &before);
   itimerval left{};
   getitimer(ITIMER_PROF, &left);
   EXPECT_EQ(left.it_value.tv_sec + left.it_value.tv_usec, 0);

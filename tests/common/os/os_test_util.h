@@ -22,6 +22,7 @@
 #include "src/common/os/unique_fd.h"
 #include "tests/support/open_fds.h"
 #include "tests/support/require.h"
+#include "tests/support/scoped_limit.h"
 #include "tests/support/temp_dir.h"
 
 namespace tracering::os {
@@ -53,26 +54,8 @@ inline uint64_t AllocatedBytes(int fd) {
   return static_cast<uint64_t>(file.st_blocks) * 512;
 }
 
+using test::ScopedLimit;
 using test::TempDir;
-
-// Lowers one resource limit for as long as it lives.
-class ScopedLimit {
- public:
-  ScopedLimit(int resource, rlim_t value)
-      : resource_(static_cast<__rlimit_resource>(resource)) {
-    test::Require(getrlimit(resource_, &before_) == 0, "getrlimit");
-    rlimit lowered = before_;
-    lowered.rlim_cur = value;
-    test::Require(setrlimit(resource_, &lowered) == 0, "setrlimit");
-  }
-  ~ScopedLimit() { setrlimit(resource_, &before_); }
-  ScopedLimit(const ScopedLimit&) = delete;
-  ScopedLimit& operator=(const ScopedLimit&) = delete;
-
- private:
-  const __rlimit_resource resource_;
-  rlimit before_{};
-};
 
 // The lowest free descriptor number.
 inline int NextFd() {
