@@ -26,13 +26,12 @@ class AttackerTest : public ServiceTest {
  protected:
   // Runs two honest producers to their end while an attacker is at work.
   void RunBesideAttacker(std::vector<pid_t>* pids, uint64_t* attempted) {
-    ChildProcess attacker =
-        ChildProcess::Spawn({TRACERING_ATTACKER_CHILD},
-                            {{"TRACERING_SOCKET", options_.socket_path}});
+    ChildProcess attacker = SpawnProgram({TRACERING_ATTACKER_CHILD});
     ASSERT_TRUE(attacker.AwaitReport()) << attacker.error_output();
 
     std::vector<ChildProcess> honest;
-    for (int i = 0; i < 2; ++i) honest.push_back(SpawnProducer({"stalling"}));
+    for (int i = 0; i < 2; ++i)
+      honest.push_back(SpawnProgram({TRACERING_PRODUCER_CHILD, "stalling"}));
     for (ChildProcess& child : honest) {
       std::optional<ChildExit> exit;
       // Calls of the consumer return meanwhile, whatever the attacker's rings

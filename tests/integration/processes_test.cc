@@ -19,7 +19,13 @@ namespace {
 
 using ::testing::IsEmpty;
 
-class ProcessesTest : public ServiceTest {};
+class ProcessesTest : public ServiceTest {
+ protected:
+  // What producer_child.cc calls so.
+  ChildProcess SpawnProducer(const std::string& what) const {
+    return SpawnProgram({TRACERING_PRODUCER_CHILD, what});
+  }
+};
 
 const ProducerFlushResult* Find(const FlushResult& result, pid_t pid) {
   const auto found = std::find_if(
@@ -31,7 +37,7 @@ const ProducerFlushResult* Find(const FlushResult& result, pid_t pid) {
 TEST_F(ProcessesTest, FrozenProducerDelaysNobodyAndIsNamed) {
   StartConsumer();
   std::vector<ChildProcess> children;
-  for (int i = 0; i < 3; ++i) children.push_back(SpawnProducer({"hold"}));
+  for (int i = 0; i < 3; ++i) children.push_back(SpawnProducer("hold"));
   for (ChildProcess& child : children) ASSERT_TRUE(child.AwaitReport());
   ASSERT_TRUE(children[1].Signal(SIGSTOP));
 
@@ -57,14 +63,14 @@ TEST_F(ProcessesTest, FrozenProducerDelaysNobodyAndIsNamed) {
 
 TEST_F(ProcessesTest, LastPacketOfAThreadThatBlocksForEverIsThere) {
   StartConsumer();
-  ChildProcess child = SpawnProducer({"one-packet-then-block"});
+  ChildProcess child = SpawnProducer("one-packet-then-block");
   ASSERT_TRUE(child.AwaitReport());
   EXPECT_TRUE(consumer_->Flush(kLong).complete);
   ExpectExact(1);
 }
 
 TEST_F(ProcessesTest, RingFilledBeforeAnyConsumerIsDeliveredOnAttach) {
-  ChildProcess child = SpawnProducer({"before-any-consumer"});
+  ChildProcess child = SpawnProducer("before-any-consumer");
   ASSERT_TRUE(child.AwaitReport());
   StartConsumer();
   EXPECT_EQ(child.Wait()->code, 0) << child.error_output();
@@ -83,7 +89,7 @@ TEST_F(ProcessesTest, RingFilledBeforeAnyConsumerIsDeliveredOnAttach) {
 
 TEST_F(ProcessesTest, DeathInsideALargePacketIsOneLossAndLeavesNoPartOfIt) {
   StartConsumer();
-  ChildProcess child = SpawnProducer({"die-inside-a-large-packet"});
+  ChildProcess child = SpawnProducer("die-inside-a-large-packet");
   EXPECT_EQ(child.Wait()->signal, SIGKILL);
   EXPECT_TRUE(AwaitNobody());
   const TraceFileInfo info = ExpectExact(11);
@@ -97,7 +103,7 @@ TEST_F(ProcessesTest, KilledAndRestartedManyTimesEachLifeIsItsOwn) {
   close(before);
   constexpr uint64_t kLives = 30;
   for (uint64_t life = 1; life <= kLives; ++life) {
-    ChildProcess child = SpawnProducer({"die-after-packets"});
+    ChildProcess child = SpawnProducer("die-after-packets");
     EXPECT_EQ(child.Wait()->signal, SIGKILL) << child.error_output();
   }
   EXPECT_TRUE(AwaitNobody());
@@ -122,7 +128,7 @@ TEST_F(ProcessesTest, KilledAndRestartedManyTimesEachLifeIsItsOwn) {
 
 TEST_F(ProcessesTest, FlushAtExitEndsBesideAThreadThatTracesOn) {
   StartConsumer();
-  ChildProcess child = SpawnProducer({"exit-beside-a-detached-thread"});
+  ChildProcess child = SpawnProducer("exit-beside-a-detached-thread");
   EXPECT_EQ(child.Wait()->code, 0) << child.error_output();
   EXPECT_TRUE(AwaitNobody());
   EXPECT_GT(consumer_->stats().packets.delivered, 0u);
@@ -130,7 +136,7 @@ TEST_F(ProcessesTest, FlushAtExitEndsBesideAThreadThatTracesOn) {
 
 TEST_F(ProcessesTest, ForkWithoutExecLeavesTheParentsSessionAlone) {
   StartConsumer();
-  ChildProcess child = SpawnProducer({"fork-inside-a-packet"});
+  ChildProcess child = SpawnProducer("fork-inside-a-packet");
   EXPECT_EQ(child.Wait()->code, 0) << child.error_output();
   const Totals totals = ParseTotals(child.LastLine());
   EXPECT_EQ(totals.first, 22u);

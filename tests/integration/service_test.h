@@ -66,10 +66,9 @@ class ServiceTest : public ::testing::Test {
     EXPECT_TRUE((*producer)->WaitForConsumer(kLong));
     return *std::move(producer);
   }
-  // The program of producer_child.cc, with these arguments.
-  ChildProcess SpawnProducer(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), TRACERING_PRODUCER_CHILD);
-    return ChildProcess::Spawn(std::move(arguments),
+  // A program of the test's, with its arguments.
+  ChildProcess SpawnProgram(std::vector<std::string> program) const {
+    return ChildProcess::Spawn(std::move(program),
                                {{"TRACERING_SOCKET", options_.socket_path}});
   }
 

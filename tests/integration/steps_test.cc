@@ -27,9 +27,7 @@ constexpr uint64_t kTooManySteps = 1000;
 class StepsTest : public ServiceTest {
  protected:
   ChildProcess Spawn(const std::string& kind, uint64_t step) const {
-    return ChildProcess::Spawn(
-        {TRACERING_STEPS_PROGRAM, kind, std::to_string(step)},
-        {{"TRACERING_SOCKET", options_.socket_path}});
+    return SpawnProgram({TRACERING_STEPS_PROGRAM, kind, std::to_string(step)});
   }
   static bool Survived(const ChildProcess& child) {
     return child.LastLine() == "survived";
