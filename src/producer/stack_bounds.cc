@@ -15,10 +15,6 @@
 namespace tracering::internal {
 namespace {
 
-// Where the main thread's stack has no limit it is said to reach down to the
-// next mapping that there was: other stacks may lie in there by now.
-constexpr size_t kMaxStackBytes = size_t{64} << 20;
-
 // Initial-exec: the other models may allocate at a thread's first access, which
 // would be in the signal handler. `end` is written last, and 0 until then.
 struct Bounds {
@@ -45,8 +41,10 @@ void NoteStackBounds() {
       (is_main ||
        (pthread_attr_getguardsize(&attributes, &guard) == 0 && guard != 0))) {
     const uintptr_t end = reinterpret_cast<uintptr_t>(low) + size;
+    // Where the main thread's stack has no limit it is said to reach down to
+    // the next mapping that there was: other stacks may lie in there by now.
     // Release: for the handler, which interrupts this very thread.
-    bounds.low.store(end - std::min(size, kMaxStackBytes),
+    bounds.low.store(end - std::min<uintptr_t>(size, kMaxStackBytes),
                      std::memory_order_relaxed);
     bounds.end.store(end, std::memory_order_release);
   }

@@ -11,6 +11,9 @@
 
 namespace tracering::internal {
 
+// Nothing is taken for a stack that is larger.
+inline constexpr uintptr_t kMaxStackBytes = uintptr_t{64} << 20;
+
 struct StackBounds {
   uintptr_t low = 0;
   uintptr_t end = 0;

@@ -13,8 +13,6 @@
 namespace tracering::internal {
 namespace {
 
-// No stack is larger than that; what points beyond is no frame pointer.
-constexpr uintptr_t kMaxStackBytes = uintptr_t{64} << 20;
 // Nothing is mapped below, and no code lies in the kernel's half.
 constexpr uintptr_t kMinCode = 4096;
 constexpr uintptr_t kMaxCode = uintptr_t{1} << (8 * sizeof(uintptr_t) - 1);
