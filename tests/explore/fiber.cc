@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kStackBytes = size_t{256} << 10;
 
 #if defined(__x86_64__)
-constexpr bool kByHand = !kSanitized;
+constexpr bool kByHand = true;
 
 extern "C" void TraceringSwitchStacks(void** leave, void* enter);
 

@@ -2,16 +2,14 @@
 // thread of whoever switches to it.
 //
 // A switch costs a few nanoseconds and no system call. A fiber that is not run
-// to its end is abandoned: nothing on its stack is destroyed. Under a sanitizer
-// and on machines other than x86-64 it is a ucontext.
+// to its end is abandoned: nothing on its stack is destroyed. On machines other
+// than x86-64 it is a ucontext. No sanitizer knows of the switches.
 #ifndef TRACERING_TESTS_EXPLORE_FIBER_H_
 #define TRACERING_TESTS_EXPLORE_FIBER_H_
 
 #include <ucontext.h>
 
 #include <cstddef>
-
-#include "tests/support/sanitizers.h"
 
 namespace tracering::test {
 
