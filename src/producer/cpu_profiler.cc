@@ -38,6 +38,8 @@ namespace {
 
 constexpr uint32_t kMaxFrequencyHz = 10'000;
 constexpr std::chrono::milliseconds kMaxScanPeriod{1000};
+// In a program whose threads stay the same; see scan_period.
+constexpr int kCalmPeriods = 4;
 
 absl::Status CheckOptions(const CpuProfilerOptions& options) {
   if (options.frequency_hz < 1 || options.frequency_hz > kMaxFrequencyHz) {
@@ -71,6 +73,7 @@ class CpuProfiler::Impl {
   Impl(const CpuProfilerOptions& options, std::unique_ptr<ProfileBuffer> buffer,
        OwnedTraceWriter writer)
       : scan_period_(options.scan_period),
+        data_words_(options.data_words),
         fork_generation_(ForkGuard::Generation()),
         buffer_(std::move(buffer)),
         writer_(std::move(writer)),
@@ -95,10 +98,12 @@ class CpuProfiler::Impl {
 
  private:
   void Run();
-  void WriteRecords();
+  // How many words there were.
+  size_t WriteRecords();
   void WriteContention();
 
   const std::chrono::milliseconds scan_period_;
+  const size_t data_words_;
   const uint32_t fork_generation_;
 
   std::unique_ptr<ProfileBuffer> buffer_;
@@ -157,17 +162,23 @@ void CpuProfiler::Impl::Stop() {
   ProfileSignal::ReleaseClaim();
 }
 
-// Not woken by each sample: that would cost more than the sample.
+// Not woken by each sample: that would cost more than the sample. What wake-ups
+// cost is most of what there is to save, hence fewer of them while little
+// happens.
 void CpuProfiler::Impl::Run() {
   threads_.ExcludeThisThread();
+  std::chrono::milliseconds period = scan_period_;
   std::unique_lock<std::mutex> lock(mutex_);
-  while (!ending_changed_.wait_for(lock, scan_period_,
-                                   [this] { return ending_; })) {
+  while (!ending_changed_.wait_for(lock, period, [this] { return ending_; })) {
     lock.unlock();
     // Threads that are not found for lack of memory are looked for again.
-    internal::Contain([this] { threads_.Scan(); }, [] {});
-    WriteRecords();
+    const bool changed = internal::Contain([this] { return threads_.Scan(); },
+                                           [] { return true; });
+    const size_t words = WriteRecords();
     WriteContention();
+    const bool calm = !changed && words < data_words_ / (4 * kCalmPeriods);
+    period =
+        calm ? std::min(2 * period, kCalmPeriods * scan_period_) : scan_period_;
     lock.lock();
   }
   lock.unlock();
@@ -175,11 +186,12 @@ void CpuProfiler::Impl::Run() {
   WriteContention();
 }
 
-void CpuProfiler::Impl::WriteRecords() {
-  for (;;) {
+size_t CpuProfiler::Impl::WriteRecords() {
+  for (size_t words = 0;;) {
     const ProfileRecords records = buffer_->Read(ProfileReadMode::kNonBlocking);
-    if (records.outcome != ProfileReadOutcome::kRecords) return;
+    if (records.outcome != ProfileReadOutcome::kRecords) return words;
     drain_.Write(records);
+    words += records.data_words;
   }
 }
 

@@ -2,10 +2,12 @@
 #include "src/producer/profile_drain.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/producer/containment.h"
 #include "src/producer/profile_labels.h"
 #include "src/producer/profile_signal.h"
+#include "tracering/internal/wire_format.h"
 #include "tracering/trace_fields.h"
 
 namespace tracering::internal {
@@ -36,17 +38,38 @@ void BeginPacket(Packet& packet, uint64_t time) {
   Message timebase = sample.BeginMessage(perf_sample_defaults::kTimebase);
 }
 
-void AppendInterned(Message& data, uint32_t field, size_t iid,
-                    std::string_view text) {
-  Message string = data.BeginMessage(field);
-  string.AppendVarint(interned_string::kIid, iid);
-  string.AppendString(interned_string::kStr, text);
+// Canonical protobuf: the consumer takes it as it is.
+void AppendVarint(std::string* out, uint64_t value) {
+  uint8_t bytes[kMaxVarintSize];
+  const auto size = static_cast<size_t>(WriteVarint(bytes, value) - bytes);
+  out->append(reinterpret_cast<const char*>(bytes), size);
+}
+
+void AppendField(std::string* out, uint32_t field, uint64_t value) {
+  AppendVarint(out, MakeTag(field, WireType::kVarint));
+  AppendVarint(out, value);
+}
+
+void AppendField(std::string* out, uint32_t field, std::string_view bytes) {
+  AppendVarint(out, MakeTag(field, WireType::kLengthDelimited));
+  AppendVarint(out, bytes.size());
+  out->append(bytes);
+}
+
+void AppendString(std::string* out, uint32_t field, size_t iid,
+                  std::string_view text) {
+  std::string string;
+  AppendField(&string, interned_string::kIid, iid);
+  AppendField(&string, interned_string::kStr, text);
+  AppendField(out, field, string);
 }
 
 }  // namespace
 
 void ProfileDrain::Write(const ProfileRecords& records) {
-  Contain([this] { symbolizer_.BeginBatch(); }, [] {});
+  const bool same_names = Contain([this] { return symbolizer_.BeginBatch(); },
+                                  [] { return false; });
+  if (!same_names) ForgetEncoded();
   const uint64_t* record = records.data;
   const uint64_t* const end = records.data + records.data_words;
   for (size_t i = 0; i < records.num_tags; ++i) {
@@ -88,16 +111,10 @@ void ProfileDrain::WriteSample(uint64_t time, const uint64_t* header_words,
                                size_t stack_words) {
   const SampleHeader header = SampleHeader::Decode(header_words);
   expiries_ += uint64_t{1} + header.overruns;
-  Resolve(stack, stack_words);
-  if (tag != 0) {
-    // A label's address, as Sampler::Take wrote it; they are never freed.
-    // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    const auto* const label = reinterpret_cast<const ProfileLabel*>(tag);
-    AddFrame(&LabelModule(), label->text);
-  }
+  const std::string& interned = Interned(tag, stack, stack_words);
   Packet packet = writer_.NewPacket();
   BeginPacket(packet, time);
-  AppendInternedData(packet);
+  packet.AppendString(trace_packet::kInternedData, interned);
   Message sample = packet.BeginMessage(trace_packet::kPerfSample);
   sample.AppendVarint(perf_sample::kCpu, header.cpu);
   sample.AppendVarint(perf_sample::kPid, static_cast<uint64_t>(pid_));
@@ -109,6 +126,34 @@ void ProfileDrain::WriteSample(uint64_t time, const uint64_t* header_words,
     sample.AppendVarint(perf_sample::kUnwindError,
                         perf_sample::kUnwindErrorMaxFramesExceeded);
   }
+}
+
+const std::string& ProfileDrain::Interned(uint64_t tag, const uint64_t* stack,
+                                          size_t stack_words) {
+  constexpr size_t kMaxEncodedBytes = size_t{4} << 20;
+  key_.assign(reinterpret_cast<const char*>(&tag), sizeof(tag));
+  key_.append(reinterpret_cast<const char*>(stack),
+              stack_words * sizeof(*stack));
+  const auto found = encoded_.find(key_);
+  if (found != encoded_.end()) return found->second;
+  Resolve(stack, stack_words);
+  if (tag != 0) {
+    // A label's address, as Sampler::Take wrote it; they are never freed.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    const auto* const label = reinterpret_cast<const ProfileLabel*>(tag);
+    AddFrame(&LabelModule(), label->text);
+  }
+  if (encoded_bytes_ > kMaxEncodedBytes) ForgetEncoded();
+  std::string encoded = EncodeInterned();
+  const size_t bytes = key_.size() + encoded.size();
+  const auto added = encoded_.emplace(key_, std::move(encoded)).first;
+  encoded_bytes_ += bytes;
+  return added->second;
+}
+
+void ProfileDrain::ForgetEncoded() {
+  encoded_.clear();
+  encoded_bytes_ = 0;
 }
 
 void ProfileDrain::Resolve(const uint64_t* stack, size_t stack_words) {
@@ -144,42 +189,46 @@ void ProfileDrain::AddFrame(const ResolvedPc* code, std::string_view function) {
   frames_.push_back(frame);
 }
 
-template <typename Packet>
-void ProfileDrain::AppendInternedData(Packet& packet) const {
-  Message data = packet.BeginMessage(trace_packet::kInternedData);
+std::string ProfileDrain::EncodeInterned() const {
+  std::string data;
   for (size_t i = 0; i < functions_.size(); ++i) {
-    AppendInterned(data, interned_data::kFunctionNames, i + 1, functions_[i]);
+    AppendString(&data, interned_data::kFunctionNames, i + 1, functions_[i]);
   }
   for (size_t i = 0; i < mappings_.size(); ++i) {
     const std::string_view module = mappings_[i]->module;
-    AppendInterned(data, interned_data::kMappingPaths, i + 1,
-                   module.empty() ? "[unknown]" : module);
+    AppendString(&data, interned_data::kMappingPaths, i + 1,
+                 module.empty() ? "[unknown]" : module);
   }
+  std::string message;
   for (size_t i = 0; i < mappings_.size(); ++i) {
     const ResolvedPc& code = *mappings_[i];
-    Message message = data.BeginMessage(interned_data::kMappings);
-    message.AppendVarint(mapping::kIid, i + 1);
-    message.AppendVarint(mapping::kStartOffset, code.file_offset);
-    message.AppendVarint(mapping::kExactOffset, code.file_offset);
-    message.AppendVarint(mapping::kStart, code.start);
-    message.AppendVarint(mapping::kEnd, code.end);
-    message.AppendVarint(mapping::kLoadBias, code.load_bias);
-    message.AppendVarint(mapping::kPathStringIds, i + 1);
+    message.clear();
+    AppendField(&message, mapping::kIid, i + 1);
+    AppendField(&message, mapping::kStartOffset, code.file_offset);
+    AppendField(&message, mapping::kExactOffset, code.file_offset);
+    AppendField(&message, mapping::kStart, code.start);
+    AppendField(&message, mapping::kEnd, code.end);
+    AppendField(&message, mapping::kLoadBias, code.load_bias);
+    AppendField(&message, mapping::kPathStringIds, i + 1);
+    AppendField(&data, interned_data::kMappings, message);
   }
   for (size_t i = 0; i < frames_.size(); ++i) {
-    Message message = data.BeginMessage(interned_data::kFrames);
-    message.AppendVarint(frame::kIid, i + 1);
+    message.clear();
+    AppendField(&message, frame::kIid, i + 1);
     if (frames_[i].function_id != 0) {
-      message.AppendVarint(frame::kFunctionNameId, frames_[i].function_id);
+      AppendField(&message, frame::kFunctionNameId, frames_[i].function_id);
     }
-    message.AppendVarint(frame::kMappingId, frames_[i].mapping_id);
-    message.AppendVarint(frame::kRelPc, frames_[i].code->relative_pc);
+    AppendField(&message, frame::kMappingId, frames_[i].mapping_id);
+    AppendField(&message, frame::kRelPc, frames_[i].code->relative_pc);
+    AppendField(&data, interned_data::kFrames, message);
   }
-  Message stack = data.BeginMessage(interned_data::kCallstacks);
-  stack.AppendVarint(callstack::kIid, kCallstackIid);
+  message.clear();
+  AppendField(&message, callstack::kIid, kCallstackIid);
   for (size_t i = frames_.size(); i > 0; --i) {
-    stack.AppendVarint(callstack::kFrameIds, i);
+    AppendField(&message, callstack::kFrameIds, i);
   }
+  AppendField(&data, interned_data::kCallstacks, message);
+  return data;
 }
 
 }  // namespace tracering::internal

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "src/producer/symbolizer.h"
@@ -46,10 +47,13 @@ class ProfileDrain {
 
   void WriteSample(uint64_t time, const uint64_t* header, uint64_t tag,
                    const uint64_t* stack, size_t stack_words);
+  // The InternedData of such samples, encoded. Valid until the next call.
+  const std::string& Interned(uint64_t tag, const uint64_t* stack,
+                              size_t stack_words);
   void Resolve(const uint64_t* stack, size_t stack_words);
   void AddFrame(const ResolvedPc* code, std::string_view function);
-  template <typename Packet>
-  void AppendInternedData(Packet& packet) const;
+  std::string EncodeInterned() const;
+  void ForgetEncoded();
 
   TraceWriter& writer_;
   const pid_t pid_;
@@ -57,7 +61,11 @@ class ProfileDrain {
   std::atomic<uint64_t> lost_memory_{0};
   // Expiries of the sampling timers until now: what timebase_count counts.
   uint64_t expiries_ = 0;
-  // Of the sample that is being written. The iid of an item is its index + 1.
+  // By tag and stack: a program that is busy is so in few places.
+  std::unordered_map<std::string, std::string> encoded_;
+  size_t encoded_bytes_ = 0;
+  std::string key_;
+  // Of the stack that is being encoded. The iid of an item is its index + 1.
   std::vector<Frame> frames_;  // innermost first
   std::vector<std::string_view> functions_;
   std::vector<const ResolvedPc*> mappings_;

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -54,28 +53,6 @@ timespec FromNs(uint64_t ns) {
   return time;
 }
 
-// Not by opendir, whose descriptor may be the program's by the time of
-// closedir. False: not all that there are.
-bool ListThreads(std::vector<pid_t>* tids) {
-  tids->clear();
-  const os::GuardedFd directory(
-      os::UniqueFd(open(kTaskDirectory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
-  if (!directory.valid()) return false;
-  alignas(dirent64) std::array<char, 4096> block;
-  for (;;) {
-    const long size =
-        syscall(SYS_getdents64, directory.get(), block.data(), block.size());
-    if (size <= 0) return size == 0 && !tids->empty();
-    for (long at = 0; at < size;) {
-      const auto* const entry = reinterpret_cast<dirent64*>(block.data() + at);
-      const auto tid =
-          static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
-      if (tid > 0) tids->push_back(tid);
-      at += entry->d_reclen;
-    }
-  }
-}
-
 // A thread that blocks the signal may be waiting for any (sigwait), and would
 // get ours. Unknown is as good as not.
 bool BlocksSigprof(pid_t tid) {
@@ -121,8 +98,6 @@ absl::Status SamplingThreads::Start() {
   newcomers_seen_ = num_newcomers.load(std::memory_order_relaxed);
   wants_newcomers.store(true, std::memory_order_relaxed);
   running_ = true;
-  task_ = os::GuardedFd(
-      os::UniqueFd(open(kTaskDirectory, O_PATH | O_DIRECTORY | O_CLOEXEC)));
   // Threads of a process whose /proc cannot be read are as good as refused.
   if (ScanLocked() && !timers_.empty()) return absl::OkStatus();
   refused_.clear();
@@ -135,10 +110,11 @@ absl::Status SamplingThreads::Start() {
   return status;
 }
 
-void SamplingThreads::Scan() {
+bool SamplingThreads::Scan() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!running_ || process_timer_ || LooksUnchanged()) return;
-  if (ScanLocked()) CountNewcomers();
+  if (!running_ || process_timer_ || !ScanLocked()) return false;
+  const bool newcomers = CountNewcomers();
+  return changed_ || newcomers;
 }
 
 void SamplingThreads::Stop() {
@@ -165,28 +141,35 @@ void SamplingThreads::NoteThread() {
   newcomers[index].store(os::CurrentThreadId(), std::memory_order_relaxed);
 }
 
-// To count the threads costs a tenth of what it takes to list them.
-bool SamplingThreads::LooksUnchanged() {
-  constexpr int kMaxLeftOut = 3;
-  struct stat task {};
-  if (fstat(task_.get(), &task) != 0 || task.st_ino != task_.inode() ||
-      !S_ISDIR(task.st_mode)) {
-    return false;
+// Not by opendir, which cannot tell whether the descriptor is still its own.
+// False: not all that there are.
+bool SamplingThreads::ListThreads() {
+  listed_.clear();
+  // To open it takes longer than to read it.
+  if (!task_.IsOurs()) {
+    task_ = os::GuardedFd(
+        os::UniqueFd(open(kTaskDirectory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   }
-  const auto threads = static_cast<uint64_t>(task.st_nlink);
-  if (std::exchange(threads_seen_, threads) == threads &&
-      num_newcomers.load(std::memory_order_relaxed) == newcomers_seen_ &&
-      scans_left_out_ < kMaxLeftOut) {
-    ++scans_left_out_;
-    return true;
+  if (lseek(task_.get(), 0, SEEK_SET) != 0) return false;
+  alignas(dirent64) std::array<char, 4096> block;
+  for (;;) {
+    const long size =
+        syscall(SYS_getdents64, task_.get(), block.data(), block.size());
+    if (size <= 0) return size == 0 && !listed_.empty();
+    for (long at = 0; at < size;) {
+      const auto* const entry = reinterpret_cast<dirent64*>(block.data() + at);
+      const auto tid =
+          static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+      if (tid > 0) listed_.push_back(tid);
+      at += entry->d_reclen;
+    }
   }
-  scans_left_out_ = 0;
-  return false;
 }
 
 bool SamplingThreads::ScanLocked() {
-  if (!ListThreads(&listed_)) return false;
+  if (!ListThreads()) return false;
   ++scan_;
+  changed_ = false;
   for (const pid_t tid : listed_) {
     if (tid != excluded_) AddThread(tid);
   }
@@ -197,10 +180,11 @@ bool SamplingThreads::ScanLocked() {
     }
     timer_delete(timer->second.id);
     timer = timers_.erase(timer);
+    changed_ = true;
   }
   for (auto thread = refused_.begin(); thread != refused_.end();) {
-    thread =
-        thread->second == scan_ ? std::next(thread) : refused_.erase(thread);
+    thread = thread->second.last_scan == scan_ ? std::next(thread)
+                                               : refused_.erase(thread);
   }
   return true;
 }
@@ -214,6 +198,11 @@ void SamplingThreads::AddThread(pid_t tid) {
     }
     timer_delete(known->second.id);
     timers_.erase(known);
+  }
+  const auto refused = refused_.find(tid);
+  if (refused != refused_.end() && scan_ < refused->second.next_try) {
+    refused->second.last_scan = scan_;
+    return;
   }
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
@@ -230,6 +219,7 @@ void SamplingThreads::AddThread(pid_t tid) {
   if (timer_create(CpuClockOf(tid), &event, &timer->second.id) == 0) {
     if (timer_settime(timer->second.id, 0, &times, nullptr) == 0) {
       refused_.erase(tid);
+      changed_ = true;
       return;
     }
     timer_delete(timer->second.id);
@@ -238,15 +228,23 @@ void SamplingThreads::AddThread(pid_t tid) {
   Refuse(tid);
 }
 
-// It has ended meanwhile, blocks the signal, or the kernel has no timer; the
-// next scan asks again. Counted once.
+// It has ended meanwhile, blocks the signal, or the kernel has no timer; a
+// later scan asks again, ever less often, as some threads block it for good.
+// Counted once.
 void SamplingThreads::Refuse(pid_t tid) {
-  if (refused_.find(tid) == refused_.end()) ++unsampled_;
-  refused_[tid] = scan_;
+  constexpr uint64_t kMaxPause = 16;
+  const auto [refused, is_new] = refused_.emplace(tid, Refusal{0, 0, 0});
+  if (is_new) ++unsampled_;
+  Refusal& refusal = refused->second;
+  refusal.pause = std::min(2 * refusal.pause + 1, kMaxPause);
+  refusal.last_scan = scan_;
+  refusal.next_try = scan_ + refusal.pause;
 }
 
-void SamplingThreads::CountNewcomers() {
+// Whether there were any.
+bool SamplingThreads::CountNewcomers() {
   const uint64_t end = num_newcomers.load(std::memory_order_relaxed);
+  if (newcomers_seen_ == end) return false;
   // More than the ring holds: who they were is not known, nor counted.
   if (end - newcomers_seen_ > kNewcomers) newcomers_seen_ = end - kNewcomers;
   for (; newcomers_seen_ != end; ++newcomers_seen_) {
@@ -261,6 +259,7 @@ void SamplingThreads::CountNewcomers() {
       if (clock_gettime(CpuClockOf(tid), &now) != 0) ++unsampled_;
     }
   }
+  return true;
 }
 
 itimerval SamplingThreads::ProcessTimer() const {

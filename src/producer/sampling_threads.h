@@ -40,10 +40,10 @@ class SamplingThreads {
   void ExcludeThisThread();
   // Starts the timers of all threads that there are.
   absl::Status Start();
-  // Looks for threads that were born and that have ended; one that took the
-  // place of another may be found by the fourth call only. Not before Start has
-  // returned, and without effect after Stop.
-  void Scan();
+  // Looks for threads that were born and that have ended, and says whether
+  // there were any. Not before Start has returned, and without effect after
+  // Stop.
+  bool Scan();
   // Deletes all timers. Signals may be pending still; no new one comes.
   void Stop();
   Counts counts() const;
@@ -57,13 +57,18 @@ class SamplingThreads {
     timer_t id;
     uint64_t last_scan;
   };
+  struct Refusal {
+    uint64_t last_scan;
+    uint64_t next_try;  // the scan that asks again
+    uint64_t pause;     // until then, in scans
+  };
 
   // With mutex_ held.
-  bool LooksUnchanged();
+  bool ListThreads();
   bool ScanLocked();
   void AddThread(pid_t tid);
   void Refuse(pid_t tid);
-  void CountNewcomers();
+  bool CountNewcomers();
   absl::Status StartProcessTimer();
   void StopProcessTimer() const;
   itimerval ProcessTimer() const;
@@ -73,17 +78,16 @@ class SamplingThreads {
 
   mutable std::mutex mutex_;
   // Guarded by mutex_.
-  os::GuardedFd task_;  // the directory, for its count of links
+  os::GuardedFd task_;  // the directory
   std::unordered_map<pid_t, Timer> timers_;
   std::vector<pid_t> listed_;
   // Threads that have no timer, for one reason or another.
-  std::unordered_map<pid_t, uint64_t> refused_;
+  std::unordered_map<pid_t, Refusal> refused_;
   pid_t excluded_ = 0;
   bool running_ = false;
   bool process_timer_ = false;
   uint64_t scan_ = 0;
-  uint64_t threads_seen_ = 0;  // as LooksUnchanged counts them
-  int scans_left_out_ = 0;
+  bool changed_ = false;  // by this scan
   uint64_t unsampled_ = 0;
   uint64_t newcomers_seen_ = 0;
   uint64_t random_;

@@ -62,29 +62,34 @@ std::string Demangle(std::string_view mangled) {
 
 }  // namespace
 
-void Symbolizer::BeginBatch() {
+bool Symbolizer::BeginBatch() {
   const std::pair<uint64_t, uint64_t> loads = LoaderChanges();
   if (std::exchange(loads_, loads) != loads) stale_ = true;
   if (stale_) ReadModules();
+  bool same = true;
   if (std::exchange(read_anew_, false) || cache_.size() > kMaxCached) {
     cache_.clear();
+    same = false;
   }
   // There may be code by now, if there is time to look.
   if (os::MonotonicNs() >= next_read_ns_ || unknown_.size() > kMaxCached) {
+    same = same && unknown_.empty();
     unknown_.clear();
   }
   if (files_.size() > kMaxFiles) files_.clear();
+  return same;
 }
 
 bool Symbolizer::ReadModules() {
   constexpr int64_t kPause = 100;  // times what it takes
   const int64_t start = os::MonotonicNs();
   if (start < next_read_ns_) return false;
-  if (std::exchange(stale_, false)) {
+  if (stale_) {
     earlier_ = modules_;
     read_anew_ = true;
   }
   const bool read = modules_.Read();
+  stale_ = stale_ && !read;
   const int64_t end = os::MonotonicNs();
   next_read_ns_ = end + kPause * (end - start);
   return read;

@@ -36,10 +36,11 @@ class Symbolizer {
   static constexpr size_t kMaxNameBytes = 1024;
 
   // Before a batch of addresses: forgets what the program has loaded or
-  // unloaded meanwhile, and makes references of the last batch invalid. What is
+  // unloaded meanwhile, and makes references of the last batch invalid. True if
+  // Resolve has said the same of each address that it will say now. What is
   // mapped is read again at most a hundredth of the time: with very many
   // mappings that takes long, and keeps the program from changing them.
-  void BeginBatch();
+  bool BeginBatch();
 
   // Valid until BeginBatch.
   const ResolvedPc& Resolve(uint64_t pc);

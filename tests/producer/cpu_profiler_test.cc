@@ -508,6 +508,29 @@ TEST_F(CpuProfilerTest, AThreadThatBlocksTheSignalIsLeftAlone) {
   EXPECT_FALSE(got);
 }
 
+// It is asked again, though ever less often.
+TEST_F(CpuProfilerTest, AThreadThatNoLongerBlocksTheSignalIsSampled) {
+  auto profiler = Start(1000);
+  const uint64_t unsampled = profiler->stats().unsampled_threads;
+  std::atomic<bool> refused{false};
+  std::thread thread([&] {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    EXPECT_TRUE(Eventually(
+        [&] { return profiler->stats().unsampled_threads > unsampled; }));
+    refused = true;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    profiled::SpinUntilStopped();
+  });
+  EXPECT_TRUE(Eventually([&] { return refused.load(); }));
+  const uint64_t samples = profiler->stats().samples;
+  EXPECT_TRUE(Eventually([&] { return profiler->stats().samples > samples; }));
+  profiled::stop = true;
+  thread.join();
+}
+
 // Nothing of the program's may run on top of the handler and leave it by a jump
 // or by unwinding.
 TEST_F(CpuProfilerTest, NoSignalInterruptsTheHandler) {
