@@ -113,8 +113,8 @@ absl::Status SamplingThreads::Start() {
 bool SamplingThreads::Scan() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!running_ || process_timer_ || !ScanLocked()) return false;
-  const bool newcomers = CountNewcomers();
-  return changed_ || newcomers;
+  const bool some_traced = CountNewcomers();
+  return changed_ || some_traced;
 }
 
 void SamplingThreads::Stop() {
