@@ -54,23 +54,34 @@ StoreResult BufferSet::Store(const PacketRun& run) {
   if (run.route.target == metadata_target()) return StoreDescriptors(run);
   Entry& entry = buffers_[run.route.target];
   const StoreResult result = entry.buffer->Store(run);
-  if (streaming_) {
-    const uint64_t limit = entry.buffer->capacity() / kPressureDivisor;
-    const uint64_t before = entry.stored_in_round;
-    entry.stored_in_round += run.payload_size;
-    if (before < limit && entry.stored_in_round >= limit) pressed_ = true;
-  }
+  CountForStream(run.payload_size, entry.buffer->capacity(),
+                 &entry.stored_in_round);
   return result;
+}
+
+void BufferSet::CountForStream(uint64_t bytes, uint64_t capacity,
+                               uint64_t* stored_in_round) {
+  if (!streaming_) return;
+  const uint64_t limit = capacity / kPressureDivisor;
+  const uint64_t before = *stored_in_round;
+  *stored_in_round += bytes;
+  if (before < limit && *stored_in_round >= limit) pressed_ = true;
 }
 
 StoreResult BufferSet::StoreDescriptors(const PacketRun& run) {
   StoreResult result;
   const SequenceInfo* info = sequences_.Find(run.route.sequence);
   const uint8_t* packet = run.payload;
+  metadata_.set_keeps_oldest(std::all_of(
+      buffers_.begin(), buffers_.end(),
+      [](const Entry& entry) { return entry.buffer->is_closed(); }));
   for (uint32_t i = 0; i < run.num_packets; ++i) {
     const uint32_t size = run.SizeOf(i);
     switch (metadata_.Store(*info, packet, size)) {
       case MetadataOutcome::kStored:
+        CountForStream(size + MetadataBuffer::kEntryOverhead, metadata_.size(),
+                       &descriptors_in_round_);
+        [[fallthrough]];
       case MetadataOutcome::kUnchanged:
         ++result.stored;
         break;
@@ -121,11 +132,13 @@ void BufferSet::SetStreaming(bool streaming) {
   pressed_ = false;
   forgotten_ = {};
   for (Entry& entry : buffers_) entry.stored_in_round = 0;
+  descriptors_in_round_ = 0;
 }
 
 std::vector<SequenceIndex> BufferSet::BeginStreamRound() {
   pressed_ = false;
   for (Entry& entry : buffers_) entry.stored_in_round = 0;
+  descriptors_in_round_ = 0;
   return std::exchange(forgotten_, {});
 }
 

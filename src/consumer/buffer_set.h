@@ -88,6 +88,8 @@ class BufferSet {
   BufferSet(std::vector<Entry> buffers, size_t metadata_size);
 
   StoreResult StoreDescriptors(const PacketRun& run);
+  void CountForStream(uint64_t bytes, uint64_t capacity,
+                      uint64_t* stored_in_round);
   void SweepIfWorthwhile();
 
   std::vector<Entry> buffers_;
@@ -101,6 +103,7 @@ class BufferSet {
   size_t kept_by_last_sweep_ = 0;
   bool streaming_ = false;
   bool pressed_ = false;
+  uint64_t descriptors_in_round_ = 0;  // bytes and overhead
   std::vector<SequenceIndex> forgotten_;
 };
 

@@ -1,6 +1,7 @@
 // Keys of descriptors, and who makes room for whom; see metadata_buffer.h.
 #include "src/consumer/metadata_buffer.h"
 
+#include <iterator>
 #include <unordered_set>
 #include <utility>
 
@@ -159,7 +160,7 @@ MetadataOutcome MetadataBuffer::Store(const SequenceInfo& sequence,
     return Replace(sequence, bytes, old);
   }
   const size_t cost = size + kEntryOverhead;
-  if (!MakeRoom(sequence.producer, cost)) {
+  if (!MakeRoom(sequence.producer, cost, nullptr)) {
     ++stats_.packets_refused;
     return MetadataOutcome::kFull;
   }
@@ -185,6 +186,7 @@ MetadataBuffer::Entry* MetadataBuffer::Find(uint64_t producer,
 
 MetadataOutcome MetadataBuffer::Replace(const SequenceInfo& sequence,
                                         std::string_view bytes, Entry* entry) {
+  NoteTold(&producers_[sequence.producer], *entry);
   std::string& old = entry->packet.bytes;
   if (old == bytes &&
       entry->packet.sequence.sequence_id == sequence.sequence_id) {
@@ -193,7 +195,7 @@ MetadataOutcome MetadataBuffer::Replace(const SequenceInfo& sequence,
   }
   const size_t old_size = old.size();
   if (bytes.size() > old_size &&
-      !MakeRoom(sequence.producer, bytes.size() - old_size)) {
+      !MakeRoom(sequence.producer, bytes.size() - old_size, entry)) {
     ++stats_.packets_refused;
     return MetadataOutcome::kFull;
   }
@@ -228,16 +230,21 @@ void MetadataBuffer::Reject(const std::vector<uint64_t>& generations) {
   }
 }
 
-bool MetadataBuffer::MakeRoom(uint64_t producer, size_t bytes) {
+bool MetadataBuffer::MakeRoom(uint64_t producer, size_t bytes,
+                              const Entry* keep) {
   if (HasRoom(bytes)) return true;
   EvictForgotten(producer, bytes);
   if (HasRoom(bytes)) return true;
   const auto mine = producers_.find(producer);
   const bool is_new = mine == producers_.end();
   const size_t share = size_ / (producers_.size() + (is_new ? 1 : 0));
-  if ((is_new ? 0 : mine->second.bytes) + bytes > share) return false;
+  if ((is_new ? 0 : mine->second.bytes) + bytes > share) {
+    return !is_new && DisplaceOwn(mine->second, bytes, keep);
+  }
   // With this one below its share, somebody else is above.
-  while (!HasRoom(bytes)) DisplaceHeaviest();
+  while (!HasRoom(bytes)) {
+    DisplaceOldest(producers_[by_bytes_.rbegin()->second]);
+  }
   return true;
 }
 
@@ -259,11 +266,30 @@ void MetadataBuffer::EvictForgotten(uint64_t producer, size_t bytes) {
   }
 }
 
-void MetadataBuffer::DisplaceHeaviest() {
-  const Producer& heaviest = producers_[by_bytes_.rbegin()->second];
-  // The newest: its first descriptors name the process and its main threads.
-  Erase(heaviest.order.back());
+bool MetadataBuffer::DisplaceOwn(const Producer& producer, size_t bytes,
+                                 const Entry* keep) {
+  if (keeps_oldest_) return false;
+  const auto cost = [](const Entry& entry) {
+    return entry.packet.bytes.size() + kEntryOverhead;
+  };
+  const Entry& first = *producer.order.front();
+  size_t spare = producer.bytes - cost(first);
+  if (keep != nullptr && keep != &first) spare -= cost(*keep);
+  if (bytes > size_ - bytes_used_ + spare) return false;
+  while (!HasRoom(bytes)) DisplaceOldest(producer);
+  return true;
+}
+
+void MetadataBuffer::DisplaceOldest(const Producer& producer) {
+  const auto first = producer.order.begin();
+  Erase(producer.order.size() > 1 ? *std::next(first) : *first);
   ++stats_.packets_displaced;
+}
+
+void MetadataBuffer::NoteTold(Producer* producer, const Entry& entry) {
+  if (entry.in_producer == producer->order.begin()) return;
+  producer->order.splice(producer->order.end(), producer->order,
+                         entry.in_producer);
 }
 
 void MetadataBuffer::Erase(Entries::iterator entry) {

@@ -5,9 +5,11 @@
 // replaces an older one in its place; one with the same bytes changes nothing.
 // When the buffer is full, descriptors of producers that are gone and have no
 // packet left go first. If there are none, a producer that uses less than its
-// even share takes the room of the newest descriptors of the one that uses
-// most, so that nobody can fill it at the cost of others; any other newcomer is
-// refused and counted.
+// even share takes the room of the one that uses most, so that nobody can fill
+// it at the cost of others; any other one takes its own. Of a producer those go
+// first that it has not told for the longest time: threads come and go, and
+// those that live are told again now and then. Its first one stays: it names
+// the process.
 //
 // Packets come from other processes and are group encoded; the walk for the key
 // is bounded by their size, and all else that one costs by the logarithm of
@@ -69,7 +71,7 @@ struct MetadataStats {
   uint64_t packets_stored = 0;  // unchanged ones included
   uint64_t packets_replaced = 0;
   uint64_t packets_evicted = 0;    // of producers that are gone
-  uint64_t packets_displaced = 0;  // of the producer that used most
+  uint64_t packets_displaced = 0;  // by others of the same, or of less use
   uint64_t packets_not_descriptor = 0;
   uint64_t packets_too_large = 0;
   uint64_t packets_refused = 0;  // for lack of room
@@ -91,6 +93,10 @@ class MetadataBuffer {
   // Stores one packet that came over `sequence`.
   MetadataOutcome Store(const SequenceInfo& sequence, const uint8_t* packet,
                         size_t size);
+
+  // Whether a newcomer is refused where a producer would have to make room for
+  // it by its own: where no newer packets are kept, names of older ones count.
+  void set_keeps_oldest(bool keeps_oldest) { keeps_oldest_ = keeps_oldest; }
 
   // `producer` is gone and has no packet left in any target buffer.
   void Forget(uint64_t producer);
@@ -121,16 +127,21 @@ class MetadataBuffer {
   struct Producer {
     // Ordered: a peer picks its keys, and could make those of a hash collide.
     std::map<MetadataKey, Entries::iterator> by_key;
-    std::list<Entries::iterator> order;  // oldest first
+    // The first one, then the others by when they were told last.
+    std::list<Entries::iterator> order;
     size_t bytes = 0;
   };
 
   bool HasRoom(size_t bytes) const { return bytes <= size_ - bytes_used_; }
-  bool MakeRoom(uint64_t producer, size_t bytes);
+  // `keep` is an entry of `producer` that has been told just now, or null.
+  bool MakeRoom(uint64_t producer, size_t bytes, const Entry* keep);
   // Makes room at the cost of forgotten producers.
   void EvictForgotten(uint64_t producer, size_t bytes);
-  // Drops the newest descriptor of the producer that uses most.
-  void DisplaceHeaviest();
+  // Makes room at the cost of the producer's own, or of none.
+  bool DisplaceOwn(const Producer& producer, size_t bytes, const Entry* keep);
+  // Drops the descriptor that can be spared the most.
+  void DisplaceOldest(const Producer& producer);
+  static void NoteTold(Producer* producer, const Entry& entry);
   Entry* Find(uint64_t producer, const MetadataKey& key);
   MetadataOutcome Replace(const SequenceInfo& sequence, std::string_view bytes,
                           Entry* entry);
@@ -139,6 +150,7 @@ class MetadataBuffer {
   void Charge(uint64_t producer, Producer* account, ptrdiff_t bytes);
 
   const size_t size_;
+  bool keeps_oldest_ = false;
   Entries entries_;  // in the order in which their keys first came
   std::map<uint64_t, Producer> producers_;
   // Of those producers: what each uses, so that the one that uses most is found

@@ -20,6 +20,10 @@ namespace {
 constexpr size_t kMaxNameBytes = 1024;
 // The longest descriptor spans two chunks.
 constexpr uint32_t kChunksPerDescriptor = 2;
+// Live ones are written again after so many new ones, or a quarter of their own
+// number: well before the consumer's buffer has gone round.
+constexpr size_t kMinNewBeforeToldAgain = 256;
+constexpr size_t kLivePerNewBeforeToldAgain = 4;
 
 // Counts tracks of all producers of this process, so that none share a uuid.
 std::atomic<uint64_t> num_tracks{0};
@@ -156,11 +160,16 @@ void Descriptors::BeginSession() {
   std::lock_guard<std::mutex> lock(mutex_);
   // What the last consumer had not passed is written again with the rest.
   in_flight_.clear();
+  TellAllAgain(/*retired_ones=*/true);
+}
+
+void Descriptors::TellAllAgain(bool retired_ones) {
+  num_new_since_told_again_ = 0;
   for (auto& [uuid, entry] : entries_) {
     if (entry.kind == Kind::kProcess && !entry.pending) {
       entry.pending = true;
       pending_.push_front(uuid);
-    } else {
+    } else if (entry.live || retired_ones) {
       MakePending(uuid, &entry);
     }
   }
@@ -196,6 +205,12 @@ bool Descriptors::WritePending(TraceWriter& writer,
     found->second.pending = false;
     pending_.pop_front();
     in_flight_.push_back({uuid, ring.LoadWritePosRelaxed()});
+    if (!found->second.delivered &&
+        ++num_new_since_told_again_ >=
+            std::max(kMinNewBeforeToldAgain,
+                     num_live_ / kLivePerNewBeforeToldAgain)) {
+      TellAllAgain(/*retired_ones=*/false);
+    }
   }
   return false;
 }

@@ -4,7 +4,9 @@
 // Threads come and go, consumers come and go, and the ring for descriptors is
 // small: so descriptors are kept here and written when there is somebody to
 // read them and room for them, again for each session. A descriptor counts as
-// delivered once the reader has passed the chunk that it was written to.
+// delivered once the reader has passed the chunk that it was written to. Where
+// many come and go, live ones are written again now and then: the consumer has
+// no room for all, and lets go of those that it was told of long ago.
 //
 // Thread-safe, by one lock that nothing holds while it waits. In a forked child
 // nobody may call anything here: the lock may be held for ever.
@@ -93,6 +95,7 @@ class Descriptors {
   // With mutex_ held.
   uint64_t Add(Entry entry);
   void MakePending(uint64_t uuid, Entry* entry);
+  void TellAllAgain(bool retired_ones);
   void Retire(uint64_t uuid, bool is_thread);
   void ConfirmDelivered(const Ring& ring);
   void Trim(Retired* retired, size_t limit, bool count_as_dropped);
@@ -113,6 +116,7 @@ class Descriptors {
   Retired delivered_;
   uint64_t num_retired_ever_ = 0;
   size_t num_live_ = 0;
+  size_t num_new_since_told_again_ = 0;
   uint64_t num_written_ = 0;
   uint64_t num_retried_ = 0;
   uint64_t num_dropped_ = 0;

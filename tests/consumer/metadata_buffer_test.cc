@@ -225,11 +225,46 @@ class FullMetadataBufferTest : public MetadataBufferTest {
   }
 };
 
-TEST_F(FullMetadataBufferTest, RefusesTheProducerThatFilledIt) {
+// It once refused the newest: of threads that came and went, those of which
+// packets were left had no names.
+TEST_F(FullMetadataBufferTest, ProducerThatFilledItLosesWhatItToldLongestAgo) {
   Fill(1, 10);
+  // Told again, like a thread that lives on.
+  EXPECT_EQ(Store(1, Ten(101)), MetadataOutcome::kUnchanged);
+  EXPECT_EQ(Store(1, Ten(120)), MetadataOutcome::kStored);
+  EXPECT_EQ(Store(1, Ten(121)), MetadataOutcome::kStored);
+  EXPECT_EQ(buffer_.stats().packets_displaced, 2u);
+  EXPECT_LE(buffer_.bytes_used(), buffer_.size());
+  EXPECT_THAT(Head(),
+              ElementsAre(Ten(100), Ten(101), Ten(104), Ten(105), Ten(106),
+                          Ten(107), Ten(108), Ten(109), Ten(120), Ten(121)));
+  // A larger one takes the room of others, not its own.
+  EXPECT_EQ(Store(1, Track(104, std::string(101, 'y'))),
+            MetadataOutcome::kStored);
+  EXPECT_THAT(
+      Head(),
+      ElementsAre(Ten(100), Ten(101), Track(104, std::string(101, 'y')),
+                  Ten(106), Ten(107), Ten(108), Ten(109), Ten(120), Ten(121)));
+  EXPECT_EQ(buffer_.stats().packets_refused, 0u);
+}
+
+TEST_F(FullMetadataBufferTest, WhatCannotFitDisplacesNothing) {
+  Fill(1, 10);
+  EXPECT_EQ(Store(1, Track(120, std::string(9000, 'x'))),
+            MetadataOutcome::kFull);
+  EXPECT_EQ(Store(1, Track(105, std::string(9000, 'y'))),
+            MetadataOutcome::kFull);
+  EXPECT_EQ(Head()[5], Ten(105)) << "the old one stays";
+  EXPECT_EQ(buffer_.num_packets(), 10u);
+  EXPECT_EQ(buffer_.stats().packets_refused, 2u);
+  EXPECT_EQ(buffer_.stats().packets_displaced, 0u);
+}
+
+TEST_F(FullMetadataBufferTest, OldestStayWhereNoNewerPacketsAreKept) {
+  Fill(1, 10);
+  buffer_.set_keeps_oldest(true);
   EXPECT_EQ(Store(1, Ten(120)), MetadataOutcome::kFull);
   EXPECT_EQ(buffer_.stats().packets_refused, 1u);
-  EXPECT_LE(buffer_.bytes_used(), buffer_.size());
   // What is there can be replaced by something no larger.
   EXPECT_EQ(Store(1, Track(105, std::string(100, 'y'))),
             MetadataOutcome::kStored);
@@ -251,8 +286,10 @@ TEST_F(FullMetadataBufferTest, ForgottenProducersGoFirstAndOnlyAsFarAsNeeded) {
   EXPECT_EQ(Store(1, Ten(121)), MetadataOutcome::kStored);
   EXPECT_EQ(Store(1, Ten(122)), MetadataOutcome::kStored);
   EXPECT_EQ(ByProducer(), (std::map<uint64_t, int>{{1, 7}, {3, 3}}));
-  EXPECT_EQ(Store(1, Ten(123)), MetadataOutcome::kFull);
   EXPECT_EQ(buffer_.stats().packets_displaced, 0u);
+  EXPECT_EQ(Store(1, Ten(123)), MetadataOutcome::kStored);
+  EXPECT_EQ(ByProducer(), (std::map<uint64_t, int>{{1, 7}, {3, 3}}))
+      << "over its share, it takes its own room";
 }
 
 TEST_F(FullMetadataBufferTest, NobodyCanFillItAtTheCostOfOthers) {
@@ -260,9 +297,11 @@ TEST_F(FullMetadataBufferTest, NobodyCanFillItAtTheCostOfOthers) {
   Fill(2, 5);
   EXPECT_EQ(ByProducer(), (std::map<uint64_t, int>{{1, 5}, {2, 5}}));
   EXPECT_EQ(buffer_.stats().packets_displaced, 5u);
-  EXPECT_EQ(Store(2, Ten(120)), MetadataOutcome::kFull) << "over its share";
+  EXPECT_EQ(Store(2, Ten(120)), MetadataOutcome::kStored);
+  EXPECT_EQ(ByProducer(), (std::map<uint64_t, int>{{1, 5}, {2, 5}}))
+      << "over its share, it takes its own room";
   EXPECT_EQ(Store(3, Ten(120)), MetadataOutcome::kStored);
-  EXPECT_EQ(Head().front(), Ten(100)) << "its first descriptors stay";
+  EXPECT_EQ(Head().front(), Ten(100)) << "its first descriptor stays";
   EXPECT_LE(buffer_.bytes_used(), buffer_.size());
 }
 
