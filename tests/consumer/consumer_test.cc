@@ -10,8 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <random>
@@ -24,6 +26,7 @@
 #include "src/common/os/unique_fd.h"
 #include "tests/consumer/fed_ring.h"
 #include "tests/support/accounting.h"
+#include "tests/support/eventually.h"
 #include "tests/support/trace_file_checker.h"
 
 namespace tracering {
@@ -32,6 +35,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::Accounting;
+using test::Eventually;
 using test::FedRing;
 using test::ForgedChunk;
 using test::NumberedPacket;
@@ -807,6 +811,58 @@ TEST(ConsumerTest, CallbackMayCallTheConsumer) {
   Attach(*consumer, ring.AttachOptions());
   EXPECT_EQ(lines, 4);
   EXPECT_EQ(consumer->stats().producers_connected, 4u);
+}
+
+// However many rings there are, one that never rests keeps none of them
+// waiting, and a period in which nothing happens costs next to nothing.
+TEST(ConsumerTest, ThousandRingsBesideAHotOneAreServedAndRestCheaply) {
+  ConsumerOptions options = TestOptions();
+  options.drain_period = milliseconds(10);
+  auto consumer = MakeConsumer(options);
+  std::vector<std::unique_ptr<FedRing>> rings;
+  for (int i = 0; i < 1000; ++i) {
+    rings.push_back(
+        std::make_unique<FedRing>(test::RingImageOptions{2, 4096, 0, true}));
+    Attach(*consumer, rings.back()->AttachOptions());
+  }
+  FedRing hot({64, 4096, 0, true});
+  Attach(*consumer, hot.AttachOptions());
+  std::atomic<bool> done{false};
+  std::thread feeder([&] {
+    while (!done) {
+      if (hot.Full()) {
+        std::this_thread::yield();
+      } else {
+        hot.Publish(1, 10);
+      }
+    }
+  });
+  for (const auto& ring : rings) ring->Publish(1, 1);
+  EXPECT_TRUE(Eventually([&] {
+    consumer->ProcessReady();
+    return std::none_of(rings.begin(), rings.end(), [](const auto& ring) {
+      return ring->image().read_pos() != ring->image().write_pos();
+    });
+  }));
+  done = true;
+  feeder.join();
+  EXPECT_GT(hot.attempted(), 0u);
+  EXPECT_TRUE(consumer->Flush(kLong).complete);
+  EXPECT_EQ(consumer->stats().packets.delivered, 1000 + hot.attempted());
+  while (IsReadable(consumer->poll_fd())) consumer->ProcessReady();
+
+  const auto cpu_time = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  const auto before = cpu_time();
+  for (int period = 0; period < 10; ++period) {
+    ASSERT_TRUE(IsReadable(consumer->poll_fd(), kLong));
+    consumer->ProcessReady();
+  }
+  // A tenth of what ten default periods last.
+  EXPECT_LT(cpu_time() - before, milliseconds(100));
 }
 
 // What producers leave behind must not add up.

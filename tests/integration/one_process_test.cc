@@ -215,45 +215,6 @@ TEST_F(OneProcessTest, PingPongOfSinglePacketsLosesNoWakeUp) {
   ExpectExact(kRounds);
 }
 
-TEST_F(OneProcessTest, ConsumerThatStartsAndStopsAgainAndAgainLosesNothing) {
-  ProducerOptions options = ProducerFor("lasting");
-  options.writer_options.policy = BufferExhaustedPolicy::kStall;
-  options.writer_options.stall_timeout = kLong;
-  absl::StatusOr<std::unique_ptr<Producer>> producer =
-      Producer::Create(options);
-  ASSERT_TRUE(producer.ok()) << producer.status();
-  std::atomic<bool> done{false};
-  std::vector<std::thread> threads;
-  for (uint64_t number = 0; number < 2; ++number) {
-    threads.emplace_back([&, number] {
-      TraceWriter& writer = (*producer)->ThreadWriter("main");
-      for (uint64_t i = 0; !done; ++i) WriteNumbered(writer, number, i);
-    });
-  }
-  constexpr uint64_t kSessions = 3;
-  Accounting accounting;
-  uint64_t delivered = 0;
-  for (uint64_t session = 1; session <= kSessions; ++session) {
-    StartConsumer();
-    EXPECT_TRUE(
-        Await([](const ConsumerStats& s) { return s.packets.delivered > 0; }));
-    if (session == kSessions) {
-      done = true;
-      for (std::thread& thread : threads) thread.join();
-      EXPECT_TRUE((*producer)->Flush(kLong).ok());
-    }
-    consumer_->Stop();
-    TraceFileInfo info;
-    accounting.Add(Save(&info));
-    delivered += info.packets + info.lost[LossCause::kOverwritten];
-    consumer_ = nullptr;
-  }
-  const Producer::Stats stats = (*producer)->stats();
-  EXPECT_EQ(stats.sessions, kSessions);
-  EXPECT_EQ(delivered, stats.attempted - stats.lost);
-  EXPECT_THAT(accounting.complaints(), ::testing::IsEmpty());
-}
-
 // Once nobody counted them: the second service began with what there was.
 TEST_F(OneProcessTest, WhatIsDroppedBetweenTwoServicesIsCountedByTheSecond) {
   StartConsumer();

@@ -7,9 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/integration/service_test.h"
@@ -95,35 +93,6 @@ TEST_F(ProcessesTest, DeathInsideALargePacketIsOneLossAndLeavesNoPartOfIt) {
   const TraceFileInfo info = ExpectExact(11);
   EXPECT_EQ(info.packets, 10u);
   EXPECT_EQ(info.lost[LossCause::kReassemblyGap], 1u);
-}
-
-TEST_F(ProcessesTest, KilledAndRestartedManyTimesEachLifeIsItsOwn) {
-  StartConsumer();
-  const int before = dup(0);
-  close(before);
-  constexpr uint64_t kLives = 30;
-  for (uint64_t life = 1; life <= kLives; ++life) {
-    ChildProcess child = SpawnProducer("die-after-packets");
-    EXPECT_EQ(child.Wait()->signal, SIGKILL) << child.error_output();
-  }
-  EXPECT_TRUE(AwaitNobody());
-  const int after = dup(0);
-  close(after);
-  EXPECT_EQ(after, before);
-  EXPECT_EQ(consumer_->stats().producers_seen, kLives);
-  EXPECT_EQ(ExpectExact(kLives * 15).lost.total(), 0u);
-
-  TraceFileInfo info;
-  std::set<uint32_t> sequences;
-  std::set<std::pair<int32_t, uint64_t>> writers;
-  for (const TracePacket& packet : Save(&info)) {
-    const auto number = NumberOf(packet);
-    if (!number.has_value()) continue;
-    sequences.insert(packet.trusted_packet_sequence_id());
-    writers.emplace(packet.trusted_pid(), number->writer);
-  }
-  EXPECT_EQ(writers.size(), 3 * kLives);
-  EXPECT_GE(sequences.size(), kLives);
 }
 
 TEST_F(ProcessesTest, FlushAtExitEndsBesideAThreadThatTracesOn) {
