@@ -10,6 +10,7 @@
 #include "src/common/os/eventfd.h"
 #include "src/common/os/shared_mapping.h"
 #include "tests/support/require.h"
+#include "tests/support/take_signals.h"
 
 namespace tracering::internal {
 namespace {
@@ -115,11 +116,7 @@ bool RaceHarness::IsChunkIn(abi::State state, const void* word) const {
   return false;
 }
 
-uint64_t RaceHarness::TakeSignals() {
-  uint64_t count = 0;
-  const ssize_t size = read(event_fd(), &count, sizeof(count));
-  return size == sizeof(count) ? count : 0;
-}
+uint64_t RaceHarness::TakeSignals() { return test::TakeSignals(event_fd()); }
 
 void RaceHarness::OnDroppedChunk(const DroppedChunk& dropped) {
   complaints_.push_back("a chunk of writer " +

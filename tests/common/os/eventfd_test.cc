@@ -15,18 +15,6 @@ namespace {
 
 constexpr uint64_t kMaxCounter = 0xffff'ffff'ffff'fffe;
 
-UniqueFd MakeEventFd() {
-  absl::StatusOr<UniqueFd> fd = CreateEventFd();
-  EXPECT_TRUE(fd.ok()) << fd.status();
-  return *std::move(fd);
-}
-
-uint64_t Counter(const UniqueFd& fd) {
-  uint64_t counter = 0;
-  const ssize_t size = read(fd.get(), &counter, sizeof(counter));
-  return size == sizeof(counter) ? counter : 0;
-}
-
 void SetCounter(const UniqueFd& fd, uint64_t value) {
   test::Require(write(fd.get(), &value, sizeof(value)) == sizeof(value),
                 "write to an eventfd");
@@ -43,7 +31,7 @@ TEST(EventFdTest, EachSignalAddsOne) {
   const UniqueFd fd = MakeEventFd();
   for (int i = 0; i < 3; ++i) SignalEventFd(fd.get());
   EXPECT_TRUE(IsReadable(fd.get()));
-  EXPECT_EQ(Counter(fd), 3u);
+  EXPECT_EQ(test::TakeSignals(fd.get()), 3u);
 }
 
 TEST(EventFdTest, SignalAtTheMaximumNeitherBlocksNorChangesIt) {
@@ -53,7 +41,7 @@ TEST(EventFdTest, SignalAtTheMaximumNeitherBlocksNorChangesIt) {
   for (int i = 0; i < 3; ++i) SignalEventFd(fd.get());
   EXPECT_EQ(errno, ENOSPC);
   EXPECT_TRUE(IsReadable(fd.get()));
-  EXPECT_EQ(Counter(fd), kMaxCounter);
+  EXPECT_EQ(test::TakeSignals(fd.get()), kMaxCounter);
 }
 
 TEST(EventFdTest, SignalKeepsErrnoWhateverTheDescriptorIs) {
@@ -76,7 +64,7 @@ TEST(EventFdTest, ResetMakesItUnreadableAndKeepsErrno) {
   ResetEventFd(-1);
   EXPECT_EQ(errno, ENOSPC);
   SignalEventFd(fd.get());
-  EXPECT_EQ(Counter(fd), 1u);
+  EXPECT_EQ(test::TakeSignals(fd.get()), 1u);
 }
 
 }  // namespace

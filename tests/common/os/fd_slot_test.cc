@@ -17,14 +17,6 @@
 namespace tracering::os {
 namespace {
 
-UniqueFd MakeEventFd() { return CreateEventFd().value(); }
-
-uint64_t Counter(int fd) {
-  uint64_t counter = 0;
-  const ssize_t size = read(fd, &counter, sizeof(counter));
-  return size == sizeof(counter) ? counter : 0;
-}
-
 TEST(ReplaceFdTest, SlotStandsForTheNewFileCloseOnExec) {
   const GuardedFd slot(MakeEventFd());
   const UniqueFd fresh = MakeEventFd();
@@ -35,7 +27,7 @@ TEST(ReplaceFdTest, SlotStandsForTheNewFileCloseOnExec) {
   EXPECT_EQ(CountOpenFds(), open);
   EXPECT_TRUE(IsCloseOnExec(slot.get()));
   SignalEventFd(slot.get());
-  EXPECT_EQ(Counter(fresh.get()), 1u);
+  EXPECT_EQ(test::TakeSignals(fresh.get()), 1u);
 }
 
 TEST(ReplaceFdTest, FailureNamesBothAndLeavesTheSlot) {
@@ -43,7 +35,7 @@ TEST(ReplaceFdTest, FailureNamesBothAndLeavesTheSlot) {
   EXPECT_THAT(ReplaceFd(slot, UniqueFd()),
               ErrorSays("fd -1 in place of fd " + std::to_string(slot.get())));
   SignalEventFd(slot.get());
-  EXPECT_EQ(Counter(slot.get()), 1u);
+  EXPECT_EQ(test::TakeSignals(slot.get()), 1u);
 }
 
 TEST(ReplaceFdTest, ANumberThatTheProgramHasTakenIsLeftAlone) {
@@ -76,7 +68,7 @@ TEST(ReplaceFdTest, EverySignalOfOtherThreadsReachesOneOfTheFiles) {
   }
   for (std::thread& writer : writers) writer.join();
   uint64_t total = 0;
-  for (const UniqueFd& file : files) total += Counter(file.get());
+  for (const UniqueFd& file : files) total += test::TakeSignals(file.get());
   EXPECT_EQ(total, kWriters * kSignals);
 }
 

@@ -15,8 +15,6 @@
 namespace tracering::os {
 namespace {
 
-UniqueFd MakeMemory() { return CreateSealedMemory("test", 4096).value(); }
-
 // What closefrom and a next open do together.
 void PutInPlaceOf(int number, const UniqueFd& file) {
   ASSERT_EQ(dup2(file.get(), number), number);

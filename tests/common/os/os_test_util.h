@@ -1,6 +1,6 @@
-// Helpers of the tests of src/common/os: what is open, what is readable, and a
-// process that can open nothing more. Limits are those of the whole process, so
-// that tests run one after the other.
+// Helpers of the tests of src/common/os: files to work on, what is open, what
+// is readable, and a process that can open nothing more. Limits are those of
+// the whole process, so that tests run one after the other.
 #ifndef TRACERING_TESTS_COMMON_OS_OS_TEST_UTIL_H_
 #define TRACERING_TESTS_COMMON_OS_OS_TEST_UTIL_H_
 
@@ -19,10 +19,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "src/common/os/eventfd.h"
+#include "src/common/os/memfd.h"
 #include "src/common/os/unique_fd.h"
 #include "tests/support/open_fds.h"
 #include "tests/support/require.h"
 #include "tests/support/scoped_limit.h"
+#include "tests/support/take_signals.h"
 #include "tests/support/temp_dir.h"
 
 namespace tracering::os {
@@ -45,6 +49,18 @@ inline bool IsCloseOnExec(int fd) {
 
 inline bool IsNonBlocking(int fd) {
   return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
+}
+
+inline UniqueFd MakeMemory(size_t size = 4096) {
+  absl::StatusOr<UniqueFd> fd = CreateSealedMemory("test", size);
+  EXPECT_TRUE(fd.ok()) << fd.status();
+  return *std::move(fd);
+}
+
+inline UniqueFd MakeEventFd() {
+  absl::StatusOr<UniqueFd> fd = CreateEventFd();
+  EXPECT_TRUE(fd.ok()) << fd.status();
+  return *std::move(fd);
 }
 
 // Bytes of memory or disk that the file behind `fd` occupies.

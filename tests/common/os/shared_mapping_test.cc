@@ -17,12 +17,6 @@ namespace {
 
 constexpr size_t kSize = 256 + 2 * 4096;  // three pages, not all of the last
 
-UniqueFd MakeMemory() {
-  absl::StatusOr<UniqueFd> fd = CreateSealedMemory("test", kSize);
-  EXPECT_TRUE(fd.ok()) << fd.status();
-  return *std::move(fd);
-}
-
 SharedMapping MapOrDie(const UniqueFd& fd) {
   absl::StatusOr<SharedMapping> mapping = SharedMapping::Map(fd.get(), kSize);
   EXPECT_TRUE(mapping.ok()) << mapping.status();
@@ -39,7 +33,7 @@ bool IsMapped(void* address) {
 }
 
 TEST(SharedMappingTest, TwoMappingsOfOneFileShareItsBytes) {
-  UniqueFd fd = MakeMemory();
+  UniqueFd fd = MakeMemory(kSize);
   const SharedMapping first = MapOrDie(fd);
   const SharedMapping second = MapOrDie(fd);
   fd.reset();
@@ -50,7 +44,7 @@ TEST(SharedMappingTest, TwoMappingsOfOneFileShareItsBytes) {
 }
 
 TEST(SharedMappingTest, UnmapsAtItsEndAndWhenAssignedTo) {
-  const UniqueFd fd = MakeMemory();
+  const UniqueFd fd = MakeMemory(kSize);
   void* first = nullptr;
   void* second = nullptr;
   {
@@ -73,12 +67,12 @@ TEST(SharedMappingTest, UnmapsAtItsEndAndWhenAssignedTo) {
 TEST(SharedMappingTest, FailureNamesTheSize) {
   EXPECT_THAT(SharedMapping::Map(-1, kSize).status(),
               ErrorSays(std::to_string(kSize)));
-  const UniqueFd fd = MakeMemory();
+  const UniqueFd fd = MakeMemory(kSize);
   EXPECT_THAT(SharedMapping::Map(fd.get(), 0).status(), ErrorSays("0 bytes"));
 }
 
 TEST(ReplaceWithPrivateZeroesTest, CutsAForkedChildOffTheSharedMemory) {
-  const UniqueFd fd = MakeMemory();
+  const UniqueFd fd = MakeMemory(kSize);
   SharedMapping mapping = MapOrDie(fd);
   std::memset(mapping.data(), 'p', kSize);
   test::ChildProcess child = test::ChildProcess::Fork([&mapping] {
@@ -100,7 +94,7 @@ TEST(ReplaceWithPrivateZeroesTest, CutsAForkedChildOffTheSharedMemory) {
 }
 
 TEST(ReplaceWithPrivateZeroesTest, RefusalIsReportedAndKeepsErrno) {
-  const UniqueFd fd = MakeMemory();
+  const UniqueFd fd = MakeMemory(kSize);
   const SharedMapping mapping = MapOrDie(fd);
   Bytes(mapping)[0] = 'p';
   errno = ENOSPC;

@@ -74,12 +74,6 @@ std::vector<UniqueFd> ListOf(UniqueFd fd) {
   return fds;
 }
 
-UniqueFd MakeMemory() {
-  absl::StatusOr<UniqueFd> fd = CreateSealedMemory("test", 1);
-  EXPECT_TRUE(fd.ok()) << fd.status();
-  return *std::move(fd);
-}
-
 // A hang-up shows that the only writing end is gone.
 bool AwaitHangUp(const UniqueFd& reader) {
   pollfd hang_up{reader.get(), 0, 0};

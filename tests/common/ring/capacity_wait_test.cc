@@ -22,22 +22,19 @@
 #include "src/common/ring/notification.h"
 #include "tests/support/child_process.h"
 #include "tests/support/ring_image.h"
+#include "tests/support/take_signals.h"
 #include "tests/support/thread_state.h"
 
 namespace tracering::internal {
 namespace {
 
 using test::RingImage;
+using test::TakeSignals;
 
 constexpr size_t kNumWritersWaiting = 68;
 constexpr int64_t kMillisecond = 1'000'000;
 // Never reached unless something is broken.
 constexpr int64_t kFarAway = 60'000 * kMillisecond;
-
-uint64_t Signals(const os::UniqueFd& event) {
-  uint64_t count = 0;
-  return read(event.get(), &count, sizeof(count)) == sizeof(count) ? count : 0;
-}
 
 class CapacityWaitTest : public ::testing::Test {
  protected:
@@ -107,7 +104,7 @@ TEST_F(CapacityWaitTest, PublishedReadPosEndsTheWait) {
 TEST_F(CapacityWaitTest, SleepingReaderIsSignalledBeforeTheWait) {
   ArmReader(ring_);
   EXPECT_EQ(Wait(0, os::MonotonicNs()), CapacityWaitOutcome::kDeadline);
-  EXPECT_EQ(Signals(event_), 1u);
+  EXPECT_EQ(TakeSignals(event_.get()), 1u);
 }
 
 TEST_F(CapacityWaitTest, WaiterSignalsAgainEvenAReaderThatIsNotArmed) {
@@ -115,7 +112,7 @@ TEST_F(CapacityWaitTest, WaiterSignalsAgainEvenAReaderThatIsNotArmed) {
     for (int signals = 0; signals < 2;) {
       pollfd readable = {event_.get(), POLLIN, 0};
       ASSERT_EQ(poll(&readable, 1, -1), 1);
-      signals += static_cast<int>(Signals(event_));
+      signals += static_cast<int>(TakeSignals(event_.get()));
     }
     ring_.PublishReadPos(abi::Position(1));
   });
@@ -187,7 +184,7 @@ TEST_F(CapacityWaitTest, DeadlineHoldsInAStormOfSignals) {
   }
   EXPECT_GT(interruptions, 0);
   // An interruption is no slice: the consumer is not stormed in turn.
-  EXPECT_LE(Signals(event_), 5u);
+  EXPECT_LE(TakeSignals(event_.get()), 5u);
 }
 
 TEST_F(CapacityWaitTest, WakeUpArrivesInAStormOfSignals) {

@@ -10,19 +10,15 @@
 
 #include "src/common/os/eventfd.h"
 #include "tests/support/ring_image.h"
+#include "tests/support/take_signals.h"
 
 namespace tracering::internal {
 namespace {
 
 using test::RingImage;
+using test::TakeSignals;
 
 constexpr size_t kReaderArmed = 132;
-
-// Signals since the last call.
-uint64_t Signals(const os::UniqueFd& event) {
-  uint64_t count = 0;
-  return read(event.get(), &count, sizeof(count)) == sizeof(count) ? count : 0;
-}
 
 class NotificationTest : public ::testing::Test {
  protected:
@@ -36,14 +32,14 @@ TEST_F(NotificationTest, BusyReaderIsNotSignalled) {
   ArmReader(ring_);
   DisarmReader(ring_);
   NotifyIfArmed(ring_, event_.get());
-  EXPECT_EQ(Signals(event_), 0u);
+  EXPECT_EQ(TakeSignals(event_.get()), 0u);
 }
 
 TEST_F(NotificationTest, SleepingReaderIsSignalledOncePerArming) {
   for (int sleeps = 0; sleeps < 3; ++sleeps) {
     ArmReader(ring_);
     for (int i = 0; i < 5; ++i) NotifyIfArmed(ring_, event_.get());
-    EXPECT_EQ(Signals(event_), 1u);
+    EXPECT_EQ(TakeSignals(event_.get()), 1u);
     EXPECT_EQ(image_.Word32(kReaderArmed), 0u);
   }
 }
@@ -57,7 +53,7 @@ TEST_F(NotificationTest, ManyWritersAtOnceSignalOncePerArming) {
       writers.emplace_back([this] { NotifyIfArmed(ring_, event_.get()); });
     }
     for (std::thread& writer : writers) writer.join();
-    ASSERT_EQ(Signals(event_), 1u);
+    ASSERT_EQ(TakeSignals(event_.get()), 1u);
   }
 }
 
