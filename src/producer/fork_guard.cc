@@ -14,21 +14,18 @@
 #include "src/producer/producer_ring.h"
 
 namespace tracering::internal {
-namespace {
-
-enum class SlotState : uint32_t {
-  kFree,
-  kTaken,  // its targets are being written: nothing of them is in use yet
-  kLive,
-};
-
-}  // namespace
 
 // Never freed, so that the list can be walked at any instant; a free slot is
 // taken again. In one cache line, and so in one page: a child sees the state
 // that belongs to the targets that it sees.
 struct alignas(64) ForkGuard::Slot {
-  std::atomic<SlotState> state{SlotState::kTaken};
+  enum class State : uint32_t {
+    kFree,
+    kTaken,  // its targets are being written: nothing of them is in use yet
+    kLive,
+  };
+
+  std::atomic<State> state{State::kTaken};
   Targets targets;
   Slot* next = nullptr;  // immutable once the slot is in the list
 };
@@ -74,7 +71,8 @@ void OnForkInChild() {
   generation.fetch_add(1, std::memory_order_relaxed);
   for (ForkGuard::Slot* slot = slots.load(std::memory_order_acquire);
        slot != nullptr; slot = slot->next) {
-    if (slot->state.load(std::memory_order_acquire) == SlotState::kLive) {
+    if (slot->state.load(std::memory_order_acquire) ==
+        ForkGuard::Slot::State::kLive) {
       Neutralise(slot->targets);
     }
   }
@@ -98,8 +96,8 @@ ForkGuard::Registration::Registration(const Targets& targets) {
   InstallOnce();
   for (Slot* slot = slots.load(std::memory_order_acquire); slot != nullptr;
        slot = slot->next) {
-    SlotState expected = SlotState::kFree;
-    if (slot->state.compare_exchange_strong(expected, SlotState::kTaken,
+    Slot::State expected = Slot::State::kFree;
+    if (slot->state.compare_exchange_strong(expected, Slot::State::kTaken,
                                             std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
       slot_ = slot;
@@ -111,11 +109,11 @@ ForkGuard::Registration::Registration(const Targets& targets) {
     os::PushFront(&slots, slot_);
   }
   slot_->targets = targets;
-  slot_->state.store(SlotState::kLive, std::memory_order_release);
+  slot_->state.store(Slot::State::kLive, std::memory_order_release);
 }
 
 ForkGuard::Registration::~Registration() {
-  slot_->state.store(SlotState::kFree, std::memory_order_release);
+  slot_->state.store(Slot::State::kFree, std::memory_order_release);
 }
 
 void Abandon(const void* object) {

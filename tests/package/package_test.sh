@@ -56,6 +56,7 @@ run_user "$scratch/pkg-config"
 
 echo "== add_subdirectory, shared libraries"
 cmake -S "$user_dir" -B "$scratch/sub" -G Ninja -DBUILD_SHARED_LIBS=ON \
+  -DCMAKE_UNITY_BUILD=ON \
   -DTRACERING_SOURCE_DIR="$source_dir"
 cmake --build "$scratch/sub"
 run_user "$scratch/sub"
