@@ -64,6 +64,9 @@ struct ConsumerOptions {
   // Users besides our own whose processes may connect. Anything in here opens
   // the socket's mode to 0666; others are still turned away.
   std::vector<uid_t> allowed_uids;
+  // Which categories of track events producers write; see
+  // Consumer::SetEnabledCategories.
+  std::vector<std::string> enabled_categories = {"*"};
   ConsumerLimits limits;
   // Called with one line (no line feed) at a time about what went wrong or
   // came and went: on any thread that is in a method of the consumer, without
@@ -169,6 +172,15 @@ class Consumer {
   // Takes all that producers had published when it was called, on the calling
   // thread, for at most `timeout` (0 or more; 0 takes what one pass can).
   FlushResult Flush(std::chrono::nanoseconds timeout);
+
+  // Switches track events in all producers, connected now or later, to those
+  // whose category the patterns select. A pattern is a glob over the whole
+  // name: `*` stands for any bytes, `?` for one; with a `-` in front it takes
+  // out what it matches. The last pattern that matches a category decides, and
+  // one that none matches is off. At most 1024 patterns of 1 to 255 bytes, and
+  // 32 KiB in all; INVALID_ARGUMENT names what breaks that. Returns once the
+  // message is on its way: producers follow as soon as they read it.
+  absl::Status SetEnabledCategories(std::vector<std::string> patterns);
 
   // Saves the buffers as they are; recording goes on and nothing is consumed.
   // Includes what has been drained only: call Flush first. The file appears at

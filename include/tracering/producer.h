@@ -35,6 +35,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tracering/counter_unit.h"
 #include "tracering/data_loss.h"
 #include "tracering/trace_writer.h"
 
@@ -94,13 +95,12 @@ struct ProducerOptions {
   // thread, or in ProcessReady. May trace, Flush and add tracks; a call that
   // takes long delays reconnection and nothing else.
   std::function<void()> on_session_start;
-};
-
-enum class CounterUnit : uint32_t {
-  kUnspecified = 0,
-  kTimeNs = 1,
-  kCount = 2,
-  kSizeBytes = 3,
+  // Called with the patterns of categories that the consumer enables: at each
+  // attach, before on_session_start, and whenever it changes its mind; and with
+  // nothing when it is gone. Where and with what leave as on_session_start.
+  // A layer of events above this one switches by it.
+  std::function<void(const std::optional<std::vector<std::string>>& patterns)>
+      on_categories;
 };
 
 // Releases a writer that Producer::CreateWriter made: publishes what is left
@@ -278,6 +278,9 @@ class Producer {
   // A track of counter events.
   uint64_t AddCounterTrack(std::string_view name,
                            CounterUnit unit = CounterUnit::kUnspecified,
+                           uint64_t parent = 0);
+  // With a unit in words, such as "requests".
+  uint64_t AddCounterTrack(std::string_view name, std::string_view unit_name,
                            uint64_t parent = 0);
 
   // Later sessions need not know the track. For those that AddTrack and

@@ -52,6 +52,7 @@ class Consumer::Impl {
   int poll_fd() const { return epoll_.fd(); }
   void ProcessReady();
   FlushResult Flush(std::chrono::nanoseconds timeout);
+  absl::Status SetEnabledCategories(std::vector<std::string> patterns);
   absl::StatusOr<TraceFileInfo> WriteTrace(const std::string& path);
   absl::Status StreamTo(const std::string& path,
                         std::chrono::milliseconds period);
@@ -130,9 +131,9 @@ Consumer::Impl::Impl(ConsumerOptions options, os::Epoll epoll,
 absl::Status Consumer::Impl::Init() {
   if (!options_.socket_path.empty()) {
     absl::StatusOr<std::unique_ptr<internal::ControlServer>> server =
-        internal::ControlServer::Create(options_.socket_path,
-                                        options_.allowed_uids, &registry_,
-                                        &epoll_, &log_);
+        internal::ControlServer::Create(
+            options_.socket_path, options_.allowed_uids,
+            options_.enabled_categories, &registry_, &epoll_, &log_);
     if (!server.ok()) return server.status();
     server_ = *std::move(server);
   }
@@ -244,6 +245,16 @@ FlushResult Consumer::Impl::Flush(std::chrono::nanoseconds timeout) {
   }
   log_.Dispatch();
   return result;
+}
+
+absl::Status Consumer::Impl::SetEnabledCategories(
+    std::vector<std::string> patterns) {
+  if (absl::Status status = internal::CheckCategories(patterns); !status.ok()) {
+    return status;
+  }
+  Guard guard(mutex_);
+  if (server_ != nullptr) server_->SetEnabledCategories(std::move(patterns));
+  return absl::OkStatus();
 }
 
 internal::TraceSource Consumer::Impl::Source() {
@@ -413,6 +424,9 @@ int Consumer::poll_fd() const { return impl_->poll_fd(); }
 void Consumer::ProcessReady() { impl_->ProcessReady(); }
 FlushResult Consumer::Flush(std::chrono::nanoseconds timeout) {
   return impl_->Flush(timeout);
+}
+absl::Status Consumer::SetEnabledCategories(std::vector<std::string> patterns) {
+  return impl_->SetEnabledCategories(std::move(patterns));
 }
 absl::StatusOr<TraceFileInfo> Consumer::WriteTrace(const std::string& path) {
   return impl_->WriteTrace(path);

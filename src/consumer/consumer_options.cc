@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/strings/escaping.h"
+#include "src/common/control/messages.h"
 
 namespace tracering::internal {
 namespace {
@@ -19,6 +20,8 @@ constexpr auto kMaxPeriod = std::chrono::hours(1);
 constexpr size_t kMinMetadataSize = 4096;
 constexpr size_t kMaxPartialPacket = size_t{1} << 30;
 constexpr size_t kMaxNestingDepth = 1 << 20;
+// Of patterns for categories: half of what a message may hold.
+constexpr size_t kMaxPatternBytes = control::kMaxMessageSize / 2;
 
 absl::Status CheckBuffer(const BufferConfig& buffer) {
   const auto error = [&](std::string_view rule) {
@@ -74,6 +77,30 @@ absl::Status CheckLimits(const ConsumerLimits& limits) {
 
 }  // namespace
 
+absl::Status CheckCategories(const std::vector<std::string>& patterns) {
+  if (patterns.size() > control::kMaxNamesPerMessage) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} patterns for categories: at most {}", patterns.size(),
+                    control::kMaxNamesPerMessage));
+  }
+  size_t bytes = 0;
+  for (const std::string& pattern : patterns) {
+    if (pattern.empty() || pattern.size() > control::kMaxNameSize) {
+      return absl::InvalidArgumentError(fmt::format(
+          "pattern '{}' for categories has {} bytes: it must have 1 to {}",
+          absl::CEscape(pattern.substr(0, control::kMaxNameSize)),
+          pattern.size(), control::kMaxNameSize));
+    }
+    bytes += pattern.size();
+  }
+  if (bytes > kMaxPatternBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("patterns for categories of {} bytes in all: at most {}",
+                    bytes, kMaxPatternBytes));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckOptions(const ConsumerOptions& options) {
   if (options.buffers.empty() || options.buffers.size() > kMaxBuffers) {
     return absl::InvalidArgumentError(
@@ -92,6 +119,10 @@ absl::Status CheckOptions(const ConsumerOptions& options) {
     return absl::InvalidArgumentError(
         fmt::format("drain_period of {} ms: it must be from 1 ms to 1 hour",
                     options.drain_period.count()));
+  }
+  if (absl::Status status = CheckCategories(options.enabled_categories);
+      !status.ok()) {
+    return status;
   }
   return CheckLimits(options.limits);
 }

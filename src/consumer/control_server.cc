@@ -90,19 +90,22 @@ std::vector<RingRequest> ToRequests(const std::vector<control::RingInfo>& rings,
 
 absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(
     const std::string& path, std::vector<uid_t> allowed_uids,
-    SessionRegistry* registry, os::Epoll* epoll, EventLog* log) {
+    std::vector<std::string> categories, SessionRegistry* registry,
+    os::Epoll* epoll, EventLog* log) {
   const mode_t mode = allowed_uids.empty() ? 0600 : 0666;
   absl::StatusOr<os::ListeningSocket> socket =
       os::ListeningSocket::Create(path, mode);
   if (!socket.ok()) return socket.status();
-  std::unique_ptr<ControlServer> server(new ControlServer(
-      *std::move(socket), std::move(allowed_uids), registry, epoll, log));
+  std::unique_ptr<ControlServer> server(
+      new ControlServer(*std::move(socket), std::move(allowed_uids),
+                        std::move(categories), registry, epoll, log));
   if (absl::Status status = server->Listen(); !status.ok()) return status;
   return server;
 }
 
 ControlServer::ControlServer(os::ListeningSocket socket,
                              std::vector<uid_t> allowed_uids,
+                             std::vector<std::string> categories,
                              SessionRegistry* registry, os::Epoll* epoll,
                              EventLog* log)
     : socket_(std::move(socket)),
@@ -110,6 +113,7 @@ ControlServer::ControlServer(os::ListeningSocket socket,
       registry_(registry),
       epoll_(epoll),
       log_(log),
+      categories_(std::move(categories)),
       receive_buffer_(control::kMaxMessageSize) {}
 
 ControlServer::~ControlServer() { StopListening(); }
@@ -151,6 +155,7 @@ void ControlServer::OnSessionsChanged() {
 }
 
 void ControlServer::OnTick() {
+  if (categories_are_owed_) SendOwedCategories();
   if (needs_timer()) paused_ = !Listen().ok();
   const int64_t now = os::MonotonicNs();
   while (!greetings_.empty() && greetings_.front().deadline_ns <= now) {
@@ -451,10 +456,17 @@ absl::Status ControlServer::SendWelcome(
   control::Welcome welcome;
   welcome.abi_version = abi::kAbiVersion;
   welcome.unknown_buffers = std::move(unknown_buffers);
+  welcome.enabled_categories = categories_;
   std::string bytes;
-  if (const control::CodecOutcome outcome =
-          control::EncodeConsumerMessage(std::move(welcome), &bytes);
-      outcome != control::CodecOutcome::kOk) {
+  control::CodecOutcome outcome =
+      control::EncodeConsumerMessage(welcome, &bytes);
+  const bool without_categories =
+      outcome == control::CodecOutcome::kMessageTooLarge;
+  if (without_categories) {
+    welcome.enabled_categories.clear();
+    outcome = control::EncodeConsumerMessage(std::move(welcome), &bytes);
+  }
+  if (outcome != control::CodecOutcome::kOk) {
     return absl::ResourceExhaustedError(fmt::format(
         "the answer to Hello cannot be sent: {}", control::CodecRule(outcome)));
   }
@@ -469,7 +481,40 @@ absl::Status ControlServer::SendWelcome(
     return absl::UnavailableError(fmt::format(
         "the answer to Hello cannot be sent: {}", std::strerror(sent.error)));
   }
+  if (without_categories) SendCategories(session);
   return absl::OkStatus();
+}
+
+void ControlServer::SetEnabledCategories(std::vector<std::string> patterns) {
+  categories_ = std::move(patterns);
+  for (const auto& [id, session] : registry_->sessions()) {
+    // Who greets later hears it then.
+    if (session->socket.valid() && session->phase == SessionPhase::kAttached) {
+      SendCategories(session.get());
+    }
+  }
+}
+
+void ControlServer::SendCategories(ProducerSession* session) {
+  control::SetEnabled set;
+  set.patterns = categories_;
+  std::string bytes;
+  if (control::EncodeConsumerMessage(std::move(set), &bytes) !=
+      control::CodecOutcome::kOk) {
+    return;  // CheckCategories leaves nothing that could be in the way
+  }
+  // A hang-up is noticed elsewhere.
+  session->owes_categories =
+      os::SendMessage(session->socket.get(), bytes).outcome ==
+      os::SendOutcome::kWouldBlock;
+  categories_are_owed_ |= session->owes_categories;
+}
+
+void ControlServer::SendOwedCategories() {
+  categories_are_owed_ = false;
+  for (const auto& [id, session] : registry_->sessions()) {
+    if (session->owes_categories) SendCategories(session.get());
+  }
 }
 
 absl::Status ControlServer::OnAddRings(ProducerSession* session,

@@ -31,10 +31,12 @@ namespace tracering::internal {
 class ControlServer {
  public:
   // Listens on `path`. Processes of our own user and of `allowed_uids` may
-  // connect. The pointers outlive this object.
+  // connect; `categories` are the patterns that producers begin with. The
+  // pointers outlive this object.
   static absl::StatusOr<std::unique_ptr<ControlServer>> Create(
       const std::string& path, std::vector<uid_t> allowed_uids,
-      SessionRegistry* registry, os::Epoll* epoll, EventLog* log);
+      std::vector<std::string> categories, SessionRegistry* registry,
+      os::Epoll* epoll, EventLog* log);
 
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
@@ -54,6 +56,9 @@ class ControlServer {
   // within a slice of a ring.
   bool has_early_messages() const { return !with_early_messages_.empty(); }
   void HandleEarlyMessages();
+  // Tells every producer, now or as soon as its socket takes it. The patterns
+  // have passed CheckCategories.
+  void SetEnabledCategories(std::vector<std::string> patterns);
   // Closes the socket and removes its path. Connections stay.
   void StopListening();
 
@@ -62,7 +67,8 @@ class ControlServer {
 
  private:
   ControlServer(os::ListeningSocket socket, std::vector<uid_t> allowed_uids,
-                SessionRegistry* registry, os::Epoll* epoll, EventLog* log);
+                std::vector<std::string> categories, SessionRegistry* registry,
+                os::Epoll* epoll, EventLog* log);
 
   absl::Status Listen();
   void Pause(int error);
@@ -92,6 +98,8 @@ class ControlServer {
                             control::AddBuffers message);
   absl::Status SendWelcome(ProducerSession* session,
                            std::vector<std::string> unknown_buffers);
+  void SendCategories(ProducerSession* session);
+  void SendOwedCategories();
   // Says why, and ends the session.
   void Reject(ProducerSession* session, std::string_view reason);
 
@@ -100,6 +108,10 @@ class ControlServer {
   SessionRegistry* const registry_;
   os::Epoll* const epoll_;
   EventLog* const log_;
+
+  std::vector<std::string> categories_;
+  // Whether some session owes_categories.
+  bool categories_are_owed_ = false;
 
   // Not listening for lack of descriptors, since the registry's count of
   // removals was this.

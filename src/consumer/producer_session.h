@@ -42,6 +42,8 @@ struct ProducerSession {
 
   os::UniqueFd socket;  // invalid for a ring that was attached by hand
   std::deque<EarlyMessage> early_messages;
+  // It is to be told, once its socket takes it, which categories are enabled.
+  bool owes_categories = false;
   os::UniqueFd pidfd;
   os::UniqueFd event_fd;
 

@@ -237,6 +237,11 @@ void ControlClient::HandleMessage(const char* bytes, size_t size,
     Disconnect(fmt::format("the service refused: {}", reject->reason));
   } else if (const auto* welcome = std::get_if<control::Welcome>(&message)) {
     HandleWelcome(*welcome, fds);
+  } else if (auto* set = std::get_if<control::SetEnabled>(&message)) {
+    // Before Welcome it means nothing, which says it all anyway.
+    if (state_ == State::kAttached) {
+      delegate_->OnCategories(std::move(set->patterns));
+    }
   }
 }
 

@@ -50,6 +50,8 @@ class ControlClient {
     // refuses it: the connection ends.
     virtual absl::Status OnAttached(const os::UniqueFd& event_fd,
                                     const control::Welcome& welcome) = 0;
+    // The consumer has other categories enabled than those of its Welcome.
+    virtual void OnCategories(std::vector<std::string> patterns) = 0;
     // The consumer of the last OnAttached is gone.
     virtual void OnDetached() = 0;
     // Called while attached: after RequestWork, and again after a moment if it

@@ -101,12 +101,14 @@ uint64_t Descriptors::AddTrack(std::string_view name, uint64_t parent) {
 }
 
 uint64_t Descriptors::AddCounterTrack(std::string_view name, CounterUnit unit,
+                                      std::string_view unit_name,
                                       uint64_t parent) {
   Entry entry;
   entry.kind = Kind::kCounter;
   entry.name = std::string(name.substr(0, kMaxNameBytes));
   entry.parent = parent != 0 ? parent : process_track_;
   entry.unit = unit;
+  entry.unit_name = std::string(unit_name.substr(0, kMaxNameBytes));
   std::lock_guard<std::mutex> lock(mutex_);
   return Add(std::move(entry));
 }
@@ -271,6 +273,9 @@ void Descriptors::Write(TraceWriter& writer, uint64_t uuid,
       if (entry.unit != CounterUnit::kUnspecified) {
         counter.AppendVarint(counter_descriptor::kUnit,
                              static_cast<uint64_t>(entry.unit));
+      }
+      if (!entry.unit_name.empty()) {
+        counter.AppendString(counter_descriptor::kUnitName, entry.unit_name);
       }
       break;
     }

@@ -53,8 +53,9 @@ class Descriptors {
   void RenameThread(uint64_t uuid, std::string_view name);
   // `parent` 0 stands for the process.
   uint64_t AddTrack(std::string_view name, uint64_t parent);
+  // `unit_name` in place of `unit`, unless it is empty.
   uint64_t AddCounterTrack(std::string_view name, CounterUnit unit,
-                           uint64_t parent);
+                           std::string_view unit_name, uint64_t parent);
 
   // A live thread or track is no longer; others are left alone.
   void RetireThread(uint64_t uuid) { Retire(uuid, true); }
@@ -79,6 +80,7 @@ class Descriptors {
     uint64_t parent = 0;
     pid_t thread_id = 0;
     CounterUnit unit = CounterUnit::kUnspecified;
+    std::string unit_name;
     bool live = true;
     bool pending = false;    // in pending_
     bool delivered = false;  // to some consumer, under its present name

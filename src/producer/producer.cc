@@ -135,7 +135,17 @@ uint64_t Producer::AddCounterTrack(std::string_view name, CounterUnit unit,
                                    uint64_t parent) {
   if (impl_->InForkedChild()) return process_track();
   const uint64_t uuid =
-      impl_->descriptors()->AddCounterTrack(name, unit, parent);
+      impl_->descriptors()->AddCounterTrack(name, unit, {}, parent);
+  impl_->DescriptorsChanged();
+  return uuid;
+}
+
+uint64_t Producer::AddCounterTrack(std::string_view name,
+                                   std::string_view unit_name,
+                                   uint64_t parent) {
+  if (impl_->InForkedChild()) return process_track();
+  const uint64_t uuid = impl_->descriptors()->AddCounterTrack(
+      name, CounterUnit::kUnspecified, unit_name, parent);
   impl_->DescriptorsChanged();
   return uuid;
 }

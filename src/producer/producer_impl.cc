@@ -162,6 +162,7 @@ absl::Status Producer::Impl::MakeClient() {
 
 void Producer::Impl::Shutdown() {
   ThreadWriters::Release(id_);
+  DescriptorsChanged();
   for (const auto& ring : rings_) ring->Close();
   client_->Stop();
   if (!thread_.JoinWithin(kJoinTimeout)) thread_.Detach();
@@ -247,6 +248,13 @@ uint64_t Producer::Impl::NewThreadTrack(std::string_view name) {
   return uuid;
 }
 
+void Producer::Impl::DescriptorsChanged() {
+  if (!attached()) return;
+  const bool is_work_left =
+      internal::Contain([this] { return DoWork(); }, [] { return true; });
+  if (is_work_left) client_->RequestWork();
+}
+
 // --- Sessions ---
 
 absl::Status Producer::Impl::OnAttached(const os::UniqueFd& event_fd,
@@ -263,6 +271,9 @@ absl::Status Producer::Impl::OnAttached(const os::UniqueFd& event_fd,
   os::SignalEventFd(event_slot_->get());
   descriptors_->BeginSession();
   DoWork();
+  // Whoever waited for the consumer finds on what it wants.
+  OnCategories(welcome.enabled_categories);
+  if (InForkedChild()) return absl::OkStatus();
   {
     std::lock_guard<std::mutex> lock(session_mutex_);
     attached_ = true;
@@ -274,6 +285,10 @@ absl::Status Producer::Impl::OnAttached(const os::UniqueFd& event_fd,
   return absl::OkStatus();
 }
 
+void Producer::Impl::OnCategories(std::vector<std::string> patterns) {
+  if (options_.on_categories) options_.on_categories(std::move(patterns));
+}
+
 void Producer::Impl::OnDetached() {
   if (InForkedChild()) return;
   for (const auto& ring : rings_) ring->Detach(IdleMode());
@@ -282,6 +297,7 @@ void Producer::Impl::OnDetached() {
     attached_ = false;
   }
   session_changed_.notify_all();
+  if (options_.on_categories) options_.on_categories(std::nullopt);
 }
 
 bool Producer::Impl::DoWork() {

@@ -58,9 +58,8 @@ class Producer::Impl final : public internal::ControlClient::Delegate {
   std::unique_ptr<internal::ManagedWriter> NewWriter(
       std::string_view buffer, const WriterOptions* options);
   uint64_t NewThreadTrack(std::string_view name);
-  void DescriptorsChanged() {
-    if (attached()) client_->RequestWork();
-  }
+  // Writes them at once, since the process may end before another thread does.
+  void DescriptorsChanged();
 
   absl::Status Flush(std::chrono::nanoseconds timeout);
   bool WaitForConsumer(std::chrono::nanoseconds timeout);
@@ -70,6 +69,7 @@ class Producer::Impl final : public internal::ControlClient::Delegate {
   // internal::ControlClient::Delegate
   absl::Status OnAttached(const os::UniqueFd& event_fd,
                           const control::Welcome& welcome) override;
+  void OnCategories(std::vector<std::string> patterns) override;
   void OnDetached() override;
   bool DoWork() override;
 

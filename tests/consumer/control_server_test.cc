@@ -83,6 +83,46 @@ class ControlServerTest : public ::testing::Test {
   std::unique_ptr<Consumer> consumer_;
 };
 
+TEST_F(ControlServerTest, EnabledCategoriesReachProducersNowAndLater) {
+  options_.enabled_categories = {"net", "-x*"};
+  StartConsumer();
+  FedRing ring;
+  RawClient client(path());
+  client.Send(HelloFor({&ring}), {ring.image().fd()});
+  const auto welcome = client.ReceiveWelcome();
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_THAT(welcome->enabled_categories, ElementsAre("net", "-x*"));
+
+  // More than fit into the queue of somebody who does not read.
+  const std::string pattern(control::kMaxNameSize, 'p');
+  const std::vector<std::string> many(100, pattern);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(consumer_->SetEnabledCategories(many).ok());
+  }
+  ASSERT_TRUE(consumer_->SetEnabledCategories({"last"}).ok());
+  for (;;) {
+    const auto message = client.Receive();
+    ASSERT_TRUE(message.has_value());
+    const auto* set = std::get_if<control::SetEnabled>(&*message);
+    ASSERT_NE(set, nullptr);
+    if (set->patterns == std::vector<std::string>{"last"}) break;
+    EXPECT_EQ(set->patterns, many);
+  }
+
+  for (const auto& wrong : {std::vector<std::string>{""},
+                            {std::string(256, 'p')},
+                            std::vector<std::string>(1025, "p"),
+                            std::vector<std::string>(200, pattern)}) {
+    EXPECT_EQ(consumer_->SetEnabledCategories(wrong).code(),
+              absl::StatusCode::kInvalidArgument);
+    ConsumerOptions options = options_;
+    options.enabled_categories = wrong;
+    options.socket_path.clear();
+    EXPECT_EQ(Consumer::Create(options).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST_F(ControlServerTest, WelcomesAProducerAndReadsItsRings) {
   StartConsumer();
   FedRing shared;
