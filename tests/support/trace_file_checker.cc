@@ -120,7 +120,8 @@ class SequenceRules {
 
 class ClockRules {
  public:
-  explicit ClockRules(Complaints* complaints) : complaints_(complaints) {}
+  ClockRules(const TraceCheckOptions& options, Complaints* complaints)
+      : options_(options), complaints_(complaints) {}
 
   void Visit(size_t index, const TracePacket& packet) {
     if (packet.has_clock_snapshot()) {
@@ -143,6 +144,15 @@ class ClockRules {
     timed_.push_back({index,
                       is_custom ? packet.trusted_packet_sequence_id() : 0,
                       clock, packet.timestamp()});
+    if (options_.require_order && packet.has_track_event()) {
+      uint64_t& last =
+          last_of_sequence_[{packet.trusted_packet_sequence_id(), clock}];
+      if (packet.timestamp() < last) {
+        complaints_->Add("packet {}: timestamp {} is before {} on its sequence",
+                         index, packet.timestamp(), last);
+      }
+      last = packet.timestamp();
+    }
   }
 
   // A snapshot behind an event defines its clock too, so this waits.
@@ -198,7 +208,10 @@ class ClockRules {
     }
   }
 
+  const TraceCheckOptions& options_;
   Complaints* const complaints_;
+  // By sequence and clock id, of events.
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> last_of_sequence_;
   // By scope (sequence, or 0 for all) and clock id.
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> latest_;
   std::optional<uint32_t> primary_;
@@ -401,7 +414,7 @@ std::vector<std::string> CheckTrace(const TraceFile& file,
     complaints.Add("the last packet is cut off after {} bytes", file.cut_bytes);
   }
   SequenceRules sequences(options, &complaints);
-  ClockRules clocks(&complaints);
+  ClockRules clocks(options, &complaints);
   TrackRules tracks(options, &complaints);
   for (size_t i = 0; i < file.packets.size(); ++i) {
     const TracePacket& packet = file.packets[i];

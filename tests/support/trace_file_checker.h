@@ -38,6 +38,9 @@ struct TraceCheckOptions {
   bool forbid_open_slices = false;
   // Every packet that a producer wrote bears a trusted pid.
   bool require_pid = false;
+  // The events of a sequence are in the order of time, as one thread wrote
+  // them.
+  bool require_order = false;
 };
 
 // What is checked of a file (besides its own complaints):

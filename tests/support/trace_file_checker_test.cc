@@ -314,6 +314,10 @@ TEST(CheckTraceTest, EventsAreBalancedInTheOrderOfTime) {
   Trace trace = GoodTrace();
   trace.mutable_packet()->SwapElements(kBegin, kEnd);
   EXPECT_THAT(Check(trace), IsEmpty());
+  // As one thread never writes them.
+  TraceCheckOptions options;
+  options.require_order = true;
+  EXPECT_THAT(Check(trace, options), ElementsAre(HasSubstr("on its sequence")));
 }
 
 TEST(CheckTraceTest, ClearedStateServesUntilALoss) {
