@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "src/common/os/pidfd.h"
 #include "src/common/os/process.h"
+#include "src/producer/mix.h"
 #include "tracering/packet.h"
 #include "tracering/trace_fields.h"
 
@@ -27,18 +28,6 @@ constexpr size_t kLivePerNewBeforeToldAgain = 4;
 
 // Counts tracks of all producers of this process, so that none share a uuid.
 std::atomic<uint64_t> num_tracks{0};
-
-// A bijection that spreads consecutive numbers over all 64 bits (the finaliser
-// of splitmix64): tracks of one process never collide, those of two by chance
-// only.
-uint64_t Mix(uint64_t value) {
-  value ^= value >> 30;
-  value *= 0xbf58'476d'1ce4'e5b9;
-  value ^= value >> 27;
-  value *= 0x94d0'49bb'1331'11eb;
-  value ^= value >> 31;
-  return value;
-}
 
 uint64_t Uuid(uint64_t seed, uint64_t number) {
   const uint64_t uuid = Mix(seed + number);

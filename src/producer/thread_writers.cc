@@ -35,6 +35,12 @@ struct TrackEntry {
   TrackEntry* next;
 };
 
+struct EndEntry {
+  void (*end)(void* object);
+  void* object;
+  EndEntry* next;
+};
+
 struct ThreadState;
 
 // Keeps the state of one thread at a time reachable, also in a forked child
@@ -51,6 +57,7 @@ struct ThreadState {
   Anchor* anchor = nullptr;
   WriterEntry* writers = nullptr;
   TrackEntry* tracks = nullptr;
+  EndEntry* ends = nullptr;
   bool end_was_seen = false;
 };
 
@@ -83,6 +90,10 @@ Anchor* TakeAnchor(ThreadState* state) {
 }
 
 void Destroy(ThreadState* state) {
+  for (EndEntry* entry = state->ends; entry != nullptr;) {
+    entry->end(entry->object);
+    delete std::exchange(entry, entry->next);
+  }
   for (TrackEntry* track = state->tracks; track != nullptr;) {
     // In a forked child its lock may be held for ever.
     if (ForkGuard::Generation() == track->fork_generation) {
@@ -213,6 +224,13 @@ bool ThreadWriters::AddTrack(ProducerId producer, uint64_t uuid,
   if (state == nullptr) return false;
   state->tracks = new TrackEntry{producer, uuid, std::move(descriptors),
                                  ForkGuard::Generation(), state->tracks};
+  return true;
+}
+
+bool ThreadWriters::AtThreadEnd(void (*end)(void*), void* object) {
+  ThreadState* state = CurrentOrNew();
+  if (state == nullptr) return false;
+  state->ends = new EndEntry{end, object, state->ends};
   return true;
 }
 

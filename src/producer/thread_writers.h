@@ -55,6 +55,11 @@ class ThreadWriters {
   static bool AddTrack(ProducerId producer, uint64_t uuid,
                        std::shared_ptr<Descriptors> descriptors);
 
+  // `end(object)` is called when the thread ends, before its writers are
+  // released. False, and it is not: that has come already, or there is no
+  // memory.
+  static bool AtThreadEnd(void (*end)(void* object), void* object);
+
   // Publishes what open batches of the thread hold.
   static void PublishPending(ProducerId producer);
   // The producer ends: releases the thread's writers for it.

@@ -10,6 +10,7 @@
 
 #include "tests/producer/counting_allocator.h"
 #include "tests/producer/writer_harness.h"
+#include "tracering/track_event.h"
 
 namespace tracering::test {
 namespace {
@@ -75,6 +76,32 @@ TEST(WriterAllocationTest, NothingIsAllocatedAfterConstruction) {
   EXPECT_GT(stats.published, 0u);
   EXPECT_GT(stats.lost, 0u);
   ExpectBalanced(stats);
+}
+
+TEST(WriterAllocationTest, TrackEventsAllocateTheFirstTimeOnly) {
+  TracingOptions options;
+  options.producer.socket_path = "/nonexistent/socket";
+  options.producer.own_thread = false;
+  options.categories = {{"*"}};
+  ASSERT_TRUE(StartTracing(options).ok());
+  AsyncTrack track("track");
+  const std::string text(300, 'x');
+  const auto trace_all = [&] {
+    TRACERING_SCOPE("c", "scope", "number", 1, "text", text);
+    TRACERING_BEGIN("c", text, [](EventWriter& event) {
+      event.AddDict("d", [](DictWriter& dict) { dict.Add("real", 0.5); });
+    });
+    TRACERING_COUNTER("c", "counter", 1);
+    TRACERING_ASYNC_BEGIN("c", track, "async", Flow::Local(1));
+    TRACERING_ASYNC_END(track);
+    TRACERING_END("c");
+    TRACERING_INSTANT("c", "instant");
+  };
+  trace_all();
+  const uint64_t before = NumAllocations();
+  for (int i = 0; i < 100; ++i) trace_all();
+  EXPECT_EQ(NumAllocations(), before);
+  StopTracing();
 }
 
 TEST(WriterAllocationTest, WriterStaysBelow64KiB) {

@@ -58,6 +58,36 @@ void ClosePacket(TraceWriter* writer, uint8_t* cur) noexcept;
 // functions that take the encoder's address.
 #define TRACERING_HOT [[gnu::always_inline]] inline
 
+template <typename T>
+TRACERING_HOT uint8_t* WriteFixed(uint8_t* out, T value) {
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+  std::memcpy(out, &value, sizeof(value));
+  return out + sizeof(value);
+}
+
+// WriteVarint, where there is room for more than the value takes: without a
+// loop, and with one store for up to 8 bytes, which covers timestamps.
+TRACERING_HOT uint8_t* WriteVarintRoomy(uint8_t* out, uint64_t value) {
+  if (value < 0x80) {
+    *out = static_cast<uint8_t>(value);
+    return out + 1;
+  }
+  if ((value >> 56) != 0) return WriteVarint(out, value);
+  // Spreads groups of 7 bits over bytes, by halves, quarters and eighths.
+  uint64_t bytes =
+      (value & 0x0000'0000'0fff'ffff) | (value & 0x00ff'ffff'f000'0000) << 4;
+  bytes = (bytes & 0x0000'3fff'0000'3fff) | (bytes & 0x0fff'c000'0fff'c000)
+                                                << 2;
+  bytes = (bytes & 0x007f'007f'007f'007f) | (bytes & 0x3f80'3f80'3f80'3f80)
+                                                << 1;
+  const auto bits = 64 - static_cast<size_t>(__builtin_clzll(value));
+  const size_t size = (bits * 9 + 64) / 64;  // bits / 7, rounded up
+  // The top bit of each byte but the last.
+  bytes |= uint64_t{0x8080'8080'8080'8080} >> (72 - 8 * size);
+  WriteFixed(out, bytes);
+  return out + size;
+}
+
 class PacketEncoder {
  public:
   // Opens a packet.
@@ -67,6 +97,11 @@ class PacketEncoder {
     cur_ = OpenPacket(writer, &end);
     end_ = end;
   }
+  // Goes on with a packet that is open already and may be written in
+  // [cur, end), `depth` messages deep. Nobody else finishes it meanwhile.
+  TRACERING_HOT PacketEncoder(TraceWriter* writer, uint8_t* cur, uint8_t* end,
+                              uint32_t depth)
+      : cur_(cur), end_(end), writer_(writer), depth_(depth) {}
   PacketEncoder(const PacketEncoder&) = delete;
   PacketEncoder& operator=(const PacketEncoder&) = delete;
 
@@ -157,6 +192,16 @@ class PacketEncoder {
     Detach();
   }
 
+  // For whoever appends to the packet in another way, and says then where it
+  // goes on.
+  TraceWriter* writer() const { return writer_; }
+  uint8_t* cur() const { return cur_; }
+  uint8_t* end() const { return end_; }
+  TRACERING_HOT void GoOn(uint8_t* cur, uint8_t* end) {
+    cur_ = cur;
+    end_ = end;
+  }
+
  private:
   // A length of one byte. Larger fields are copied by the library, which keeps
   // the code of each append small.
@@ -179,36 +224,6 @@ class PacketEncoder {
       return cur_ + 2;
     }
     return WriteVarint(cur_, tag);
-  }
-
-  template <typename T>
-  TRACERING_HOT static uint8_t* WriteFixed(uint8_t* out, T value) {
-    static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
-    std::memcpy(out, &value, sizeof(value));
-    return out + sizeof(value);
-  }
-
-  // WriteVarint, where there is room for more than the value takes: without a
-  // loop, and with one store for up to 8 bytes, which covers timestamps.
-  TRACERING_HOT static uint8_t* WriteVarintRoomy(uint8_t* out, uint64_t value) {
-    if (value < 0x80) {
-      *out = static_cast<uint8_t>(value);
-      return out + 1;
-    }
-    if ((value >> 56) != 0) return WriteVarint(out, value);
-    // Spreads groups of 7 bits over bytes, by halves, quarters and eighths.
-    uint64_t bytes =
-        (value & 0x0000'0000'0fff'ffff) | (value & 0x00ff'ffff'f000'0000) << 4;
-    bytes = (bytes & 0x0000'3fff'0000'3fff) | (bytes & 0x0fff'c000'0fff'c000)
-                                                  << 2;
-    bytes = (bytes & 0x007f'007f'007f'007f) | (bytes & 0x3f80'3f80'3f80'3f80)
-                                                  << 1;
-    const auto bits = 64 - static_cast<size_t>(__builtin_clzll(value));
-    const size_t size = (bits * 9 + 64) / 64;  // bits / 7, rounded up
-    // The top bit of each byte but the last.
-    bytes |= uint64_t{0x8080'8080'8080'8080} >> (72 - 8 * size);
-    WriteFixed(out, bytes);
-    return out + size;
   }
 
   TRACERING_HOT void Detach() {
