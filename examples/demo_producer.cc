@@ -2,9 +2,9 @@
 // count the lines and words of every file below a directory) or a load of
 // numbered packets.
 //
-// Also an example of embedding the producer library: everything about tracing
-// is in demo_session.h, its callers and main(); the rest is an ordinary program
-// that does not wait for anybody.
+// Also an example of tracing a program: everything about it is in the macros
+// TRACERING_*, demo_session.h and main(); the rest is an ordinary program that
+// does not wait for anybody.
 #include <pthread.h>
 
 #include <atomic>
@@ -20,20 +20,19 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "examples/command_line.h"
 #include "examples/demo_session.h"
+#include "tracering/data_loss.h"
 #include "tracering/producer.h"
-#include "tracering/trace_fields.h"
+#include "tracering/track_event.h"
 
 namespace {
 
 namespace fs = std::filesystem;
-namespace track_event = tracering::track_event;
-namespace debug_annotation = tracering::debug_annotation;
 
-constexpr std::string_view kCategory = "demo";
 constexpr uint64_t kMaxThreads = 1024;
 constexpr uint64_t kMaxPayload = 16 << 20;
 
@@ -120,22 +119,6 @@ Arguments ParseArguments(int argc, char** argv) {
   return arguments;
 }
 
-void AppendArgument(tracering::Message& event, std::string_view name,
-                    uint64_t value) {
-  tracering::Message argument =
-      event.BeginMessage(track_event::kDebugAnnotations);
-  argument.AppendString(debug_annotation::kName, name);
-  argument.AppendVarint(debug_annotation::kUintValue, value);
-}
-
-void AppendArgument(tracering::Message& event, std::string_view name,
-                    std::string_view value) {
-  tracering::Message argument =
-      event.BeginMessage(track_event::kDebugAnnotations);
-  argument.AppendString(debug_annotation::kName, name);
-  argument.AppendString(debug_annotation::kStringValue, value);
-}
-
 std::vector<std::string> ListFiles(const std::string& directory) {
   std::vector<std::string> files;
   std::error_code error;
@@ -162,53 +145,59 @@ struct Counts {
 };
 
 // Shares the files of a directory among threads, and traces each one as a slice
-// with its name and its size, and the sum of bytes as a counter.
+// with its name and its size, and the sum of bytes as a counter. The arrows of
+// a flow lead from the list of files to each thread's first one, and from its
+// last one to the sum.
 class FileCounter {
  public:
-  FileCounter(tracering::Producer& producer, std::vector<std::string> files)
-      : producer_(producer),
-        files_(std::move(files)),
-        bytes_track_(producer.AddCounterTrack(
-            "bytes so far", tracering::CounterUnit::kSizeBytes)) {}
+  explicit FileCounter(std::vector<std::string> files)
+      : files_(std::move(files)) {
+    TRACERING_ASYNC_INSTANT("demo", track_, "files listed", "files",
+                            files_.size());
+    TRACERING_INSTANT("demo", "start", "files", files_.size(),
+                      tracering::Flow::Local(this));
+  }
 
   // Called on each of the threads.
   void Work() {
-    tracering::TraceWriter& writer = producer_.ThreadWriter(kDemoBuffer);
-    const uint64_t track = producer_.ThreadTrack();
     std::vector<char> block(size_t{64} << 10);
-    for (;;) {
+    for (bool first = true;; first = false) {
       const size_t index = next_.fetch_add(1, std::memory_order_relaxed);
-      if (index >= files_.size()) return;
-      CountFile(writer, track, files_[index], block);
+      if (index >= files_.size()) break;
+      CountFile(files_[index], first, block);
     }
+    TRACERING_INSTANT("demo", "thread is done", tracering::Flow::Local(this));
   }
 
-  Counts totals() const { return {bytes_, lines_, words_}; }
+  // Once all threads are done.
+  Counts Sum() {
+    const Counts sum = {bytes_, lines_, words_};
+    TRACERING_INSTANT("demo", "sum", [&](tracering::EventWriter& event) {
+      event.AddDict("counts", [&sum](tracering::DictWriter& counts) {
+        counts.Add("bytes", sum.bytes);
+        counts.Add("lines", sum.lines);
+        counts.Add("words", sum.words);
+      });
+      event.Add(tracering::TerminatingFlow::Local(this));
+    });
+    TRACERING_ASYNC_INSTANT("demo", track_, "files counted");
+    return sum;
+  }
 
  private:
-  void CountFile(tracering::TraceWriter& writer, uint64_t track,
-                 const std::string& file, std::vector<char>& block) {
-    TraceEvent(writer, track_event::kTypeSliceBegin, track,
-               [&file](tracering::Message& event) {
-                 event.AppendString(track_event::kCategories, kCategory);
-                 event.AppendString(track_event::kName, "count file");
-                 AppendArgument(event, "file", file);
-               });
+  void CountFile(const std::string& file, bool first,
+                 std::vector<char>& block) {
+    TRACERING_BEGIN("demo", "count file", "file", file,
+                    [&](tracering::EventWriter& event) {
+                      if (first) event.Add(tracering::Flow::Local(this));
+                    });
     const Counts counts = Count(file, block);
+    TRACERING_END("demo", "bytes", counts.bytes, "lines", counts.lines, "words",
+                  counts.words);
     lines_ += counts.lines;
     words_ += counts.words;
     const uint64_t bytes_so_far = bytes_ += counts.bytes;
-    TraceEvent(writer, track_event::kTypeSliceEnd, track,
-               [&counts](tracering::Message& event) {
-                 AppendArgument(event, "bytes", counts.bytes);
-                 AppendArgument(event, "lines", counts.lines);
-                 AppendArgument(event, "words", counts.words);
-               });
-    TraceEvent(writer, track_event::kTypeCounter, bytes_track_,
-               [bytes_so_far](tracering::Message& event) {
-                 event.AppendInt(track_event::kCounterValue,
-                                 static_cast<int64_t>(bytes_so_far));
-               });
+    TRACERING_COUNTER("demo", bytes_counter_, bytes_so_far);
   }
 
   static Counts Count(const std::string& file, std::vector<char>& block) {
@@ -230,9 +219,10 @@ class FileCounter {
     return counts;
   }
 
-  tracering::Producer& producer_;
   const std::vector<std::string> files_;
-  const uint64_t bytes_track_;
+  const tracering::Counter bytes_counter_{"bytes so far",
+                                          tracering::CounterUnit::kSizeBytes};
+  tracering::AsyncTrack track_{"directory"};
   std::atomic<size_t> next_{0};
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> lines_{0};
@@ -240,18 +230,11 @@ class FileCounter {
 };
 
 // Packets 0 to count - 1 of writer `writer_number`.
-void SendNumbered(tracering::Producer& producer, uint64_t writer_number,
-                  uint64_t count, std::string_view payload) {
-  tracering::TraceWriter& writer = producer.ThreadWriter(kDemoBuffer);
-  const uint64_t track = producer.ThreadTrack();
+void SendNumbered(uint64_t writer_number, uint64_t count,
+                  std::string_view payload) {
   for (uint64_t index = 0; index < count; ++index) {
-    TraceEvent(writer, track_event::kTypeInstant, track,
-               [&](tracering::Message& event) {
-                 event.AppendString(track_event::kName, "load");
-                 AppendArgument(event, "writer", writer_number);
-                 AppendArgument(event, "index", index);
-                 AppendArgument(event, "payload", payload);
-               });
+    TRACERING_INSTANT("demo", "load", "writer", writer_number, "index", index,
+                      "payload", payload);
   }
 }
 
@@ -270,19 +253,19 @@ void RunThreads(uint64_t count, const std::string& name,
   for (std::thread& thread : threads) thread.join();
 }
 
-void CountFiles(tracering::Producer& producer, const Arguments& arguments) {
-  FileCounter counter(producer, ListFiles(arguments.directory));
+void CountFiles(const Arguments& arguments) {
+  FileCounter counter(ListFiles(arguments.directory));
   RunThreads(arguments.threads, "reader",
              [&counter](uint64_t) { counter.Work(); });
-  const Counts totals = counter.totals();
+  const Counts totals = counter.Sum();
   std::cout << "bytes=" << totals.bytes << " lines=" << totals.lines
             << " words=" << totals.words << '\n';
 }
 
-void SendLoad(tracering::Producer& producer, const Arguments& arguments) {
+void SendLoad(const Arguments& arguments) {
   const std::string payload(arguments.payload, 'x');
   RunThreads(arguments.threads, "load", [&](uint64_t writer_number) {
-    SendNumbered(producer, writer_number, arguments.load, payload);
+    SendNumbered(writer_number, arguments.load, payload);
   });
 }
 
@@ -313,17 +296,23 @@ void PrintAccount(tracering::Producer& producer) {
 
 int main(int argc, char** argv) {
   const Arguments arguments = ParseArguments(argc, argv);
-  tracering::ProducerOptions options;
-  options.name = "demo_producer";
-  options.socket_path = arguments.socket_path;
-  options.writer_options = arguments.writer_options;
-  const std::unique_ptr<tracering::Producer> producer =
-      ConnectProducer(options, arguments.wait_ms);
+  tracering::TracingOptions options;
+  options.producer.name = "demo_producer";
+  options.producer.socket_path = arguments.socket_path;
+  options.producer.writer_options = arguments.writer_options;
+  options.buffer = kDemoBuffer;
+  // Also before a consumer comes, which may ask for less.
+  options.categories = {{"*"}};
+  ExitUnlessOk("demo_producer", tracering::StartTracing(options));
+  const std::shared_ptr<tracering::Producer> producer =
+      tracering::TracingProducer();
+  AwaitConsumer("demo_producer", *producer, arguments.wait_ms);
   if (arguments.directory.empty()) {
-    SendLoad(*producer, arguments);
+    SendLoad(arguments);
   } else {
-    CountFiles(*producer, arguments);
+    CountFiles(arguments);
   }
   PrintAccount(*producer);
+  tracering::StopTracing();
   return EXIT_SUCCESS;
 }

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -24,23 +25,31 @@
 // The target buffer of all that the demo programs trace.
 inline constexpr const char* kDemoBuffer = "main";
 
-// Named by options.name in complaints. Ends the program if there can be no
-// producer; goes on without a consumer if none comes within `wait_ms`.
+// Ends the program if there can be no producer.
+inline void ExitUnlessOk(const std::string& program,
+                         const absl::Status& status) {
+  if (status.ok()) return;
+  std::cerr << program << ": " << status.message() << '\n';
+  std::exit(status.code() == absl::StatusCode::kInvalidArgument ? kExitUsage
+                                                                : kExitFailure);
+}
+
+// Goes on without a consumer if none comes in time.
+inline void AwaitConsumer(const std::string& program,
+                          tracering::Producer& producer, uint64_t wait_ms) {
+  if (producer.WaitForConsumer(std::chrono::milliseconds(wait_ms))) return;
+  std::cerr << program
+            << ": no consumer yet: " << producer.stats().connection_error
+            << '\n';
+}
+
+// Named by options.name in complaints.
 inline std::unique_ptr<tracering::Producer> ConnectProducer(
     const tracering::ProducerOptions& options, uint64_t wait_ms) {
   absl::StatusOr<std::unique_ptr<tracering::Producer>> producer =
       tracering::Producer::Create(options);
-  if (!producer.ok()) {
-    std::cerr << options.name << ": " << producer.status().message() << '\n';
-    std::exit(producer.status().code() == absl::StatusCode::kInvalidArgument
-                  ? kExitUsage
-                  : kExitFailure);
-  }
-  if (!(*producer)->WaitForConsumer(std::chrono::milliseconds(wait_ms))) {
-    std::cerr << options.name
-              << ": no consumer yet: " << (*producer)->stats().connection_error
-              << '\n';
-  }
+  ExitUnlessOk(options.name, producer.status());
+  AwaitConsumer(options.name, **producer, wait_ms);
   return *std::move(producer);
 }
 

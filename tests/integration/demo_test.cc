@@ -143,6 +143,7 @@ TEST_F(DemoTest, DirectoryIsTracedFileByFile) {
   strict.forbid_loss = true;
   strict.forbid_open_slices = true;
   strict.require_pid = true;
+  strict.require_order = true;
   EXPECT_THAT(CheckTraceFile(trace_path(), strict), IsEmpty());
 
   size_t slices = 0;
