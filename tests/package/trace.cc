@@ -1,29 +1,20 @@
-// A program that traces a slice of its work; also the producer of the README.
+// A program that traces its work; also the producer of the README.
 #include <chrono>
 
-#include "tracering/clock.h"
-#include "tracering/producer.h"
-#include "tracering/trace_fields.h"
+#include "tracering/track_event.h"
 
 int main() {
-  namespace tr = tracering;
-  tr::ProducerOptions options;
-  options.name = "my_app";
-  auto producer = tr::Producer::Create(options);  // needs no service
-  if (!producer.ok()) return 1;
-  tr::TraceWriter& writer = (*producer)->ThreadWriter("main");
-  const uint64_t track = (*producer)->ThreadTrack();
+  tracering::TracingOptions options;
+  options.producer.name = "my_app";
+  options.categories = {{"*"}};  // until a service says which ones
+  if (!tracering::StartTracing(options).ok()) return 1;  // needs no service
 
-  for (uint64_t type :
-       {tr::track_event::kTypeSliceBegin, tr::track_event::kTypeSliceEnd}) {
-    tr::Packet packet = writer.NewPacket();
-    packet.AppendVarint(tr::trace_packet::kTimestamp, tr::NowNs());
-    tr::Message event = packet.BeginMessage(tr::trace_packet::kTrackEvent);
-    event.AppendVarint(tr::track_event::kType, type);
-    event.AppendVarint(tr::track_event::kTrackUuid, track);
-    event.AppendString(tr::track_event::kName, "work");
-  }  // the packet is published here
+  for (int i = 0; i < 10; ++i) {
+    TRACERING_SCOPE("app", "work", "number", i);  // to the end of the scope
+    TRACERING_INSTANT("app", "half way");
+    TRACERING_COUNTER("app", "done", i);
+  }
 
-  (*producer)->WaitForConsumer(std::chrono::seconds(10));
-  return (*producer)->Flush(std::chrono::seconds(1)).ok() ? 0 : 1;
+  tracering::TracingProducer()->WaitForConsumer(std::chrono::seconds(10));
+  return tracering::FlushTracing(std::chrono::seconds(1)).ok() ? 0 : 1;
 }
