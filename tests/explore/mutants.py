@@ -24,6 +24,8 @@ TRACE_WRITER = "src/producer/trace_writer_impl.cc"
 WRITER_H = "src/producer/chunk_writer.h"
 READER = "src/consumer/chunk_reader.cc"
 SCHEDULER = "src/consumer/ring_scheduler.cc"
+ASSEMBLER = "src/consumer/packet_assembler.cc"
+TARGET = "src/consumer/target_buffer.cc"
 PROFILE = "src/common/profile/profile_buffer.cc"
 OVERFLOW = "src/common/profile/pending_overflow.h"
 
@@ -188,6 +190,30 @@ MUTANTS = (
            "        if (attach_positions_left_ != 0 &&\n",
            "        if (attach_positions_left_ == 77 &&\n",
            "legal-step", ("w1c2-restart",)),
+    Mutant("dead-writer-blocks-the-reader", READER,
+           "        // A malformed chunk is taken from its writer like any "
+           "other: it must\n",
+           "        if (abi::NumFragmentsOf(observed) == 0) "
+           "return Step::kRetryLater;\n",
+           "termination", ("w1c2-death",)),
+    Mutant("cut-off-packet-not-counted", ASSEMBLER,
+           "    if (writer.chain == Chain::kOpen) LosePartial(&writer, "
+           "cause);\n",
+           "    if (writer.chain == Chain::kOpen) ClosePartial(&writer);\n"
+           "    (void)cause;\n",
+           "accounting", ("w1c2-death-split",)),
+    Mutant("orphan-not-counted", ASSEMBLER,
+           "      split == SplitPackets::kCountHere ? Chain::kGap : "
+           "Chain::kCounted;\n",
+           "      split == SplitPackets::kCountHere ? Chain::kCounted : "
+           "Chain::kCounted;\n",
+           "accounting", ("w1c2-restart-split",)),
+    Mutant("stored-bytes-repeat-at-the-end", TARGET,
+           "    std::memcpy(memory_.get(), "
+           "static_cast<const uint8_t*>(bytes) + until_end,\n"
+           "                size - until_end);\n",
+           "    std::memcpy(memory_.get(), bytes, size - until_end);\n",
+           "intact", ("w1c2-sleep",)),
     Mutant("profile-drop-does-not-wake", PROFILE,
            "    if (old.reader_sleeping()) WakeReader();\n",
            "",

@@ -2,6 +2,7 @@
 #include "tests/explore/packet_ledger.h"
 
 #include <cstring>
+#include <string_view>
 
 #include "tests/explore/explorer.h"
 
@@ -31,7 +32,8 @@ std::string EncodedPacket(uint16_t writer, uint64_t number, size_t size) {
 
 void PacketLedger::Begin() {
   for (Writer& writer : writers_) {
-    writer.written = writer.next = writer.delivered = 0;
+    writer.written = writer.settled = 0;
+    writer.next = writer.delivered = 0;
     writer.seen.assign(writer.packets.size(), false);
   }
 }
@@ -48,6 +50,21 @@ void PacketLedger::Write(TraceWriter& trace_writer, size_t size) {
   Packet packet = trace_writer.NewPacket();
   packet.AppendFixed64(1, number);
   packet.AppendString(2, std::string_view(bytes).substr(bytes.size() - size));
+}
+
+void PacketLedger::Settle(TraceWriter& trace_writer) {
+  Writer& writer = writers_[trace_writer.id().value() - 1];
+  writer.settled = writer.written;
+}
+
+uint16_t PacketLedger::WriterOf(const uint8_t* data, size_t size) const {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  for (size_t i = 0; i < writers_.size(); ++i) {
+    for (const std::string& packet : writers_[i].packets) {
+      if (packet == bytes) return static_cast<uint16_t>(i + 1);
+    }
+  }
+  return 0;
 }
 
 uint64_t PacketLedger::delivered() const {

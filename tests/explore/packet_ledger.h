@@ -27,6 +27,17 @@ class PacketLedger : public internal::PacketSink {
 
   // Writes the writer's next packet, `size` bytes and a little more.
   void Write(TraceWriter& writer, size_t size);
+  // What it has written so far is published, or lost.
+  void Settle(TraceWriter& writer);
+
+  uint64_t written(uint16_t writer) const {
+    return writers_[writer - 1].written;
+  }
+  uint64_t settled(uint16_t writer) const {
+    return writers_[writer - 1].settled;
+  }
+  // Who wrote a packet of these bytes; 0 if nobody did.
+  uint16_t WriterOf(const uint8_t* data, size_t size) const;
 
   // Including empty ones.
   uint64_t delivered(uint16_t writer) const {
@@ -43,6 +54,7 @@ class PacketLedger : public internal::PacketSink {
   struct Writer {
     std::vector<std::string> packets;  // of all executions, by number
     uint64_t written = 0;
+    uint64_t settled = 0;
     uint64_t next = 0;  // to be delivered
     uint64_t delivered = 0;
     std::vector<bool> seen;  // by number

@@ -106,13 +106,29 @@ std::vector<std::function<std::unique_ptr<Scenario>()>> Dying(
   return scenarios;
 }
 
+// The first writer stops for ever before any of its steps.
+std::vector<std::function<std::unique_ptr<Scenario>()>> Stopping(
+    const RingSetup& setup, size_t steps) {
+  std::vector<std::function<std::unique_ptr<Scenario>()>> scenarios;
+  for (size_t i = 1; i <= steps; ++i) {
+    RingSetup stopping = setup;
+    stopping.writer_dies_before = i;
+    scenarios.push_back(Of(std::move(stopping)));
+  }
+  return scenarios;
+}
+
 }  // namespace
 
 std::vector<std::string_view> RequiredSituations(bool with_long) {
   std::vector<std::string_view> situations(
       std::begin(RingScenario::kSituations),
       std::end(RingScenario::kSituations));
-  if (with_long) situations.push_back(RingScenario::kGone);
+  if (with_long) {
+    situations.insert(situations.end(),
+                      std::begin(RingScenario::kLongSituations),
+                      std::end(RingScenario::kLongSituations));
+  }
   return situations;
 }
 
@@ -189,6 +205,11 @@ std::vector<Configuration> RingConfigurations() {
            Dying(Ring(2, 2, {Packets(kWhole, 2)}), 20));
   list.Add("w1c2-restart-reuse", "the same, with packets that share a chunk",
            Dying(Ring(2, 2, {Packets(kSmall, 2)}), 20));
+
+  list.Add("w1c2-death", "the writer dies before any of its steps",
+           Stopping(Ring(2, 2, {Packets(kSmall, 2)}), 16));
+  list.Add("w1c2-death-split", "the same, with a packet over two chunks",
+           Stopping(Ring(2, 2, {split_and_one}), 24));
 
   // --- One writer, four chunks ---
   list.Add("w1c4-full", "six packets of a chunk each, two passes",
@@ -277,6 +298,33 @@ std::vector<Configuration> RingConfigurations() {
       .Long();
   list.Add("w2c2-restart", "a packet each, the reader dies",
            Dying(Ring(2, 1, {Packets(kSmall, 1), Packets(kSmall, 1)}), 12))
+      .Long();
+  list.Add("w1c2-restart-split", "the reader dies, packets over two chunks",
+           Dying(Ring(2, 2, {Packets(kTwoChunks, 2)}), 24))
+      .Long();
+  list.Add("w1c2-restart-batch", "the reader dies, a batch over two chunks",
+           Dying(Ring(2, 2, {batch_over_chunks}), 24))
+      .Long();
+  list.Add("w2c4-restart-split", "the reader dies, packets over two chunks",
+           Dying(Ring(4, 2, {split_and_one, Packets(kTwoChunks, 1)}), 24))
+      .Preemptions(3)
+      .Long();
+  list.Add("w1c2-death-batch", "a writer dies, a batch over two chunks",
+           Stopping(Ring(2, 2, {batch_over_chunks}), 24))
+      .Long();
+  list.Add("w2c2-death", "one of two writers dies, one pass",
+           Stopping(Ring(2, 1, {Packets(kSmall, 2), Packets(kSmall, 1)}), 16))
+      .Long();
+  list.Add("w2c2-death-split", "one dies inside its packets, two passes",
+           Stopping(Ring(2, 2, {split_and_one, Packets(kWhole, 2)}), 24))
+      .Preemptions(2)
+      .Long();
+  list.Add("w3c4-death", "one of three dies, one pass",
+           Stopping(Ring(4, 1,
+                         {Packets(kTwoChunks, 1), Packets(kSmall, 2),
+                          Packets(kWhole, 1)}),
+                    24))
+      .Preemptions(2)
       .Long();
   list.Add("w2c4-publish", "a packet each, one pass",
            Ring(4, 1, {Packets(kSmall, 1), Packets(kSmall, 1)}))

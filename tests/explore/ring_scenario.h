@@ -37,11 +37,17 @@ class WriterParty {
       : ledger_(ledger), writer_(writer) {}
 
   void Write(size_t size, int times = 1) {
-    while (times-- > 0) ledger_.Write(writer_, size);
+    for (; times > 0; --times) {
+      ledger_.Write(writer_, size);
+      ledger_.Settle(writer_);
+    }
   }
   void WriteBatch(size_t size, int times) {
-    const WriterBatch batch = writer_.Batch();
-    Write(size, times);
+    {
+      const WriterBatch batch = writer_.Batch();
+      for (; times > 0; --times) ledger_.Write(writer_, size);
+    }
+    ledger_.Settle(writer_);
   }
   // Begins a packet that is given up.
   void Discard() {
@@ -71,6 +77,8 @@ struct RingSetup {
   int max_slices = 0;
   // It dies before that step, and another one takes its place. 0: it lives.
   size_t reader_dies_before = 0;
+  // The first writer stops for ever before that step. 0: it does not.
+  size_t writer_dies_before = 0;
 };
 
 class RingScenario : public Scenario {
@@ -82,8 +90,10 @@ class RingScenario : public Scenario {
       "ring-full",    "no-chunk",       "stall",          "woken",
       "time-out",     "found-resolved",
   };
-  // Taken by a reader that died before it had handed it on.
-  static constexpr std::string_view kGone = "gone";
+  // Taken by a reader that died before it had handed it on; the rest of a
+  // packet of which it had the start; the start of one whose writer died.
+  static constexpr std::string_view kLongSituations[] = {"gone", "orphan",
+                                                         "cut-off"};
 
   explicit RingScenario(const RingSetup& setup);
   ~RingScenario() override;
@@ -112,8 +122,11 @@ class RingScenario : public Scenario {
   void RunSleepingReader();
   void AttachReader(std::optional<internal::ChunkReader>* reader);
   void DrainAll();
+  void ReadBuffers();
   void AttachSleepingReader();
   void NoteSituation(const Step& step);
+  void LeaveDeadWriter();
+  bool IsDead(size_t writer) const { return writer == 0 && writer_died_; }
   void CheckWriters();
   void CheckRing();
 
@@ -138,15 +151,27 @@ class RingScenario : public Scenario {
   // Packets of the chunk that the reader has taken and not handed on yet. If it
   // dies then, they are gone: delivery is at most once.
   struct Taken {
-    uint16_t writer = 0;
+    uint16_t writer = 0;  // 0: none
     uint64_t packets = 0;
+    bool has_start = false;   // of a packet, without its end
+    bool ends_start = false;  // says that an earlier one was not finished
   };
+  // Where the reader has won the chunk with that word.
+  Taken TakenWith(uint32_t word) const;
   Taken in_hand_;
   Taken gone_;
+  // Of each writer: whether the reader has the start of a packet and waits for
+  // its end, and whether the one that died had.
+  std::vector<bool> has_start_;
+  std::vector<bool> cut_;
+  uint64_t told_by_dead_ = 0;  // losses
+  bool writer_has_run_ = false;
+  bool writer_died_ = false;
   std::set<std::string_view> reached_;
 
-  // One that does. The buffers are never emptied: only counts are looked at.
+  // One that does, into buffers that are read like a stream.
   std::unique_ptr<internal::BufferSet> buffers_;
+  internal::ReadCursor stored_;
   std::unique_ptr<internal::RingOwner> owner_;
   std::unique_ptr<internal::AttachedRing> attached_;
   const uint8_t* attached_base_ = nullptr;
