@@ -36,10 +36,10 @@ function(tracering_library room)
   foreach(variant "" ${variants})
     set(target tracering_${room}${variant})
     if(variant STREQUAL "_hooked")
+      # Not in larger units where the explorer is built: it and its mutants put
+      # other files in the place of single ones.
       add_library(${target} STATIC EXCLUDE_FROM_ALL ${arg_SOURCES})
       target_compile_definitions(${target} PUBLIC TRACERING_SHARED_WORD_HOOK=1)
-      # Nobody debugs a unit of these alone, and it takes half the time.
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
       target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include)
     else()
       add_library(${target} ${arg_SOURCES})
