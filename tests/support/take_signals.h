@@ -1,5 +1,6 @@
 // How often an eventfd has been written since the last call; it must be
-// non-blocking.
+// non-blocking. Knows nothing of the product; one thread at a time looks at one
+// eventfd.
 #ifndef TRACERING_TESTS_SUPPORT_TAKE_SIGNALS_H_
 #define TRACERING_TESTS_SUPPORT_TAKE_SIGNALS_H_
 
