@@ -71,11 +71,21 @@ void ChunkWriter::AfterPublication() {
   if ((attention_ & kNoReuse) != 0 || IsFullWord(word_)) Forget();
 }
 
-// The first attempt found `observed`. Every further one is for a suffix that
-// has just moved, and may find that its new chunk was scraped as well.
-void ChunkWriter::PublishElsewhere(uint32_t observed) {
+// The first attempt, for the one fragment at `start`, found `observed`. Every
+// further one is for a suffix that has just moved, and may find that its new
+// chunk was scraped as well.
+void ChunkWriter::PublishElsewhere(uint32_t observed, uint8_t* start) {
   uint8_t* end = payload_cursor_;
+  suffix_ = start;
+  SetPending(1);
   if (MoveSuffix(observed, &end) != ChunkOutcome::kOk) return;
+  PublishFinalised();
+}
+
+// The batch around the open packet has ended.
+void ChunkWriter::FinaliseAndPublish(uint8_t* cur) {
+  CloseFragment(cur);
+  SetPending(pending() + 1);
   PublishFinalised();
 }
 
@@ -85,7 +95,6 @@ void ChunkWriter::PublishFinalised() {
     uint32_t observed = word_;
     if (state_.TryPublish(observed, complete)) {
       word_ = complete;
-      suffix_ = payload_cursor_;
       SetPending(0);
       AfterPublication();
       return;
@@ -166,7 +175,10 @@ void ChunkWriter::Forget() {
 
 ChunkOutcome ChunkWriter::OpenInFreshChunk(FragmentRange* range) {
   GiveBack();
-  const bool owed = owes_loss_.exchange(false, std::memory_order_relaxed);
+  // No read-modify-write: only signal handlers on this thread write it besides,
+  // and a loss of theirs precedes this chunk, too.
+  const bool owed = owes_loss();
+  if (owed) owes_loss_.store(false, std::memory_order_relaxed);
   const ChunkOutcome outcome = Acquire(owed ? abi::kFlagDataLoss : 0);
   if (outcome != ChunkOutcome::kOk) {
     if (owed) OweLoss();
@@ -218,13 +230,14 @@ ChunkOutcome ChunkWriter::MoveSuffix(uint32_t observed, uint8_t** cur) {
   // Flags belong to the first fragment: they move unless the reader took it.
   const uint32_t flags =
       abi::NumFragmentsOf(word_) == 0 ? abi::FlagsOf(word_) : 0;
-  const auto payload_size = static_cast<size_t>(*cur - suffix_);
-  const auto open_offset = static_cast<size_t>(payload_cursor_ - suffix_);
+  uint8_t* const suffix = finalised != 0 ? suffix_ : payload_cursor_;
+  const auto payload_size = static_cast<size_t>(*cur - suffix);
+  const auto open_offset = static_cast<size_t>(payload_cursor_ - suffix);
   const size_t directory_size = size_t{finalised} * entry_size_;
 
   // The scratch is laid out like the chunk. Both sides of the gap are copied
   // and neither is parsed: the other process can write there.
-  std::memcpy(scratch_.get(), suffix_, payload_size);
+  std::memcpy(scratch_.get(), suffix, payload_size);
   uint8_t* const scratch_directory =
       scratch_.get() + chunk_size_ - directory_size;
   std::memcpy(scratch_directory, dir_cursor_, directory_size);

@@ -89,25 +89,27 @@ class ChunkWriter {
 
   // Closes the open fragment and publishes all finalised ones.
   void Publish(uint8_t* cur) {
+    if (pending() != 0) {
+      FinaliseAndPublish(cur);
+      return;
+    }
+    uint8_t* const start = payload_cursor_;
     CloseFragment(cur);
-    const uint32_t finalised = pending_.load(std::memory_order_relaxed) + 1;
-    const uint32_t complete = CompleteWord(finalised);
+    const uint32_t complete = CompleteWord(1);
     uint32_t observed = word_;
     if (!state_.TryPublish(observed, complete)) {
-      SetPending(finalised);
-      PublishElsewhere(observed);
+      PublishElsewhere(observed, start);
       return;
     }
     word_ = complete;
-    suffix_ = cur;
-    SetPending(0);
     if (attention_ != 0 || IsFullWord(complete)) AfterPublication();
   }
 
   // Closes the open fragment and leaves it for the next publication.
   void Finalise(uint8_t* cur) {
+    const uint32_t finalised = pending() + 1;
+    if (finalised == 1) suffix_ = payload_cursor_;
     CloseFragment(cur);
-    const uint32_t finalised = pending_.load(std::memory_order_relaxed) + 1;
     SetPending(finalised);
     if ((attention_ & kNoReuse) != 0 || IsFullWord(CompleteWord(finalised))) {
       PublishFinalised();
@@ -195,7 +197,8 @@ class ChunkWriter {
   }
 
   [[gnu::cold]] void AfterPublication();
-  [[gnu::cold]] void PublishElsewhere(uint32_t observed);
+  [[gnu::cold]] void PublishElsewhere(uint32_t observed, uint8_t* start);
+  [[gnu::cold]] void FinaliseAndPublish(uint8_t* cur);
   [[gnu::cold]] void PublishFinalised();
   bool PublishEmpty(uint32_t flags);
   ChunkOutcome MoveSuffix(uint32_t observed, uint8_t** cur);
@@ -211,12 +214,13 @@ class ChunkWriter {
   ChunkOutcome Wait(abi::Position read_pos, ChunkOutcome otherwise);
 
   // Owned by the writer's thread, but for the atomics. The first nine members
-  // are all that a packet touches.
+  // are all that a packet touches. What it need not store it does not: every
+  // store has to leave the core before the next compare-exchange can start.
   ProducerRing& ring_;
   ChunkState state_;         // of the held chunk
   uint8_t* payload_cursor_;  // start of the open or next fragment
   uint8_t* dir_cursor_;      // equal to payload_cursor_: no chunk is held
-  uint8_t* suffix_;          // where the first unpublished payload starts
+  uint8_t* suffix_;          // if pending_: where unpublished payload starts
   uint32_t word_;            // what we last put into the state word, or 0
   std::atomic<uint32_t> pending_{0};
   uint8_t entry_size_;

@@ -54,6 +54,7 @@ class PacketAccount {
   }
   void TakeChunk() {
     const LeftPacket packet = partial();
+    if (packet.state == Partial::kNone) return;
     SetPartial(
         {packet.state == Partial::kLeft ? Partial::kEnding : Partial::kNone,
          packet.position});

@@ -91,14 +91,14 @@ MUTANTS = (
            "abi::State::kRewriteRequested) + (1u << 16),\n",
            "legal-step", ONE_WRITER),
     Mutant("acknowledged-before-the-copy", WRITER,
-           "  std::memcpy(scratch_.get(), suffix_, payload_size);\n"
+           "  std::memcpy(scratch_.get(), suffix, payload_size);\n"
            "  uint8_t* const scratch_directory =\n"
            "      scratch_.get() + chunk_size_ - directory_size;\n"
            "  std::memcpy(scratch_directory, dir_cursor_, directory_size);\n"
            "\n"
            "  const bool acknowledged = Acknowledge(observed);\n",
            "  const bool acknowledged = Acknowledge(observed);\n"
-           "  std::memcpy(scratch_.get(), suffix_, payload_size);\n"
+           "  std::memcpy(scratch_.get(), suffix, payload_size);\n"
            "  uint8_t* const scratch_directory =\n"
            "      scratch_.get() + chunk_size_ - directory_size;\n"
            "  std::memcpy(scratch_directory, dir_cursor_, directory_size);\n",
@@ -119,8 +119,8 @@ MUTANTS = (
            "          const bool well_formed = "
            "CopyPublished(chunk, observed);\n",
            "intact", ONE_WRITER),
-    Mutant("suffix-with-its-head", WRITER_H,
-           "    suffix_ = cur;\n",
+    Mutant("suffix-with-its-head", WRITER,
+           "  suffix_ = start;\n",
            "",
            "intact", ONE_WRITER),
     Mutant("copy-of-an-earlier-position", READER,
