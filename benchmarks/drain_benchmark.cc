@@ -1,17 +1,18 @@
 // Draining a full ring: what one chunk costs the reader, alone and with the
-// assembler and the target buffer behind it, next to its floor (a bounded copy
-// and two compare-exchanges). One thread; the writers' part is done before the
-// clock runs.
+// assembler and the target buffer behind it, beside a floor of a copy of the
+// same bytes and one compare-exchange. One thread; the writers' part is done
+// before the clock runs.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
+#include "benchmarks/floor.h"
 #include "benchmarks/storing_sink.h"
 #include "src/common/abi/chunk_layout.h"
 #include "src/common/abi/state_word.h"
-#include "src/common/os/clock.h"
 #include "src/common/ring/ring.h"
 #include "src/consumer/chunk_reader.h"
 #include "src/consumer/packet_assembler.h"
@@ -20,22 +21,37 @@
 namespace tracering::internal {
 namespace {
 
-constexpr uint32_t kNumChunks = 256;
-constexpr uint32_t kChunkSize = 4096;
-constexpr uint32_t kFragments = 61;
-constexpr uint32_t kFragmentSize = 64;
+// Together with a small target it fits the second-level cache.
+constexpr uint32_t kRingBytes = 256 * 1024;
 
-// A ring whose chunks are all complete: 61 fragments of 64 bytes each.
+struct ChunkShape {
+  uint32_t chunk_size;
+  uint32_t fragment_size;
+
+  // As many as a writer puts into it.
+  uint32_t fragments() const {
+    const abi::Geometry geometry(2, chunk_size);
+    const uint32_t fit = abi::PayloadCapacity(chunk_size) /
+                         (fragment_size + geometry.dir_entry_size());
+    return std::min(fit, abi::kMaxFragmentsPerChunk);
+  }
+  uint32_t payload() const { return fragments() * fragment_size; }
+};
+
+// A ring whose chunks are all complete.
 class FullRing {
  public:
-  FullRing() : memory_((geometry_.RingSize() + 63) / 64) {
-    for (uint32_t i = 0; i < kNumChunks; ++i) {
+  explicit FullRing(const ChunkShape& shape)
+      : shape_(shape),
+        geometry_(kRingBytes / shape.chunk_size, shape.chunk_size),
+        memory_((geometry_.RingSize() + 63) / 64) {
+    for (uint32_t i = 0; i < num_chunks(); ++i) {
       uint8_t* const chunk = ring().ChunkBytes(abi::ChunkIndex(i));
-      std::memset(chunk, 'x', kChunkSize);
+      std::memset(chunk, 'x', shape.chunk_size);
       abi::StoreBufferId(chunk, BufferId(1));
-      for (uint32_t f = 0; f < kFragments; ++f) {
+      for (uint32_t f = 0; f < shape.fragments(); ++f) {
         abi::StoreDirEntry(chunk + abi::DirEntryOffset(geometry_, f),
-                           geometry_.dir_entry_size(), kFragmentSize);
+                           geometry_.dir_entry_size(), shape.fragment_size);
       }
       word(i).Store(0, std::memory_order_relaxed);
     }
@@ -44,15 +60,16 @@ class FullRing {
   // Reserves and completes every position of a drained ring.
   void Refill() {
     SharedWord<uint32_t>& write_pos = ring().words().write_pos;
-    for (uint32_t i = 0; i < kNumChunks; ++i) {
-      word(i).Store(
-          abi::MakeDataWord(abi::State::kComplete, WriterId(1), kFragments, 0),
-          std::memory_order_relaxed);
+    for (uint32_t i = 0; i < num_chunks(); ++i) {
+      word(i).Store(abi::MakeDataWord(abi::State::kComplete, WriterId(1),
+                                      shape_.fragments(), 0),
+                    std::memory_order_relaxed);
     }
-    write_pos.FetchAdd(kNumChunks, std::memory_order_relaxed);
+    write_pos.FetchAdd(num_chunks(), std::memory_order_relaxed);
   }
 
   Ring ring() { return Ring(memory_.data(), geometry_); }
+  uint32_t num_chunks() const { return geometry_.num_chunks(); }
 
  private:
   struct alignas(64) Line {
@@ -64,77 +81,93 @@ class FullRing {
         ring().ChunkBytes(abi::ChunkIndex(i)));
   }
 
-  const abi::Geometry geometry_{kNumChunks, kChunkSize};
+  const ChunkShape shape_;
+  const abi::Geometry geometry_;
   std::vector<Line> memory_;
 };
 
-// Times passes over a full ring, per chunk, in processor time of this thread.
+// Times passes over a full ring, per chunk. `target_bytes` is what the floor
+// copies into.
 template <typename Pass>
-void RunPasses(FullRing* full, benchmark::State& state, Pass pass) {
-  while (state.KeepRunningBatch(kNumChunks)) {
+void TimePasses(benchmark::State& state, const ChunkShape& shape,
+                FullRing* full, size_t target_bytes, Pass pass) {
+  CopyOneCas floor(shape.payload(), shape.chunk_size, kRingBytes, target_bytes);
+  const double floor_seconds =
+      MeasureFloor(floor, static_cast<int>(std::max<size_t>(
+                              20'000, 2 * target_bytes / shape.payload())));
+  Batches batches(state);
+  while (state.KeepRunningBatch(full->num_chunks())) {
     full->Refill();
-    const int64_t start = os::NowNs(CLOCK_THREAD_CPUTIME_ID);
-    pass();
-    const int64_t end = os::NowNs(CLOCK_THREAD_CPUTIME_ID);
-    state.SetIterationTime(static_cast<double>(end - start) * 1e-9);
+    batches.Time(full->num_chunks(), pass);
   }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
+                          shape.payload());
+  ReportVsFloor(state, batches.seconds(), floor_seconds);
 }
 
-void BM_Drain(benchmark::State& state) {
+// The reader alone: into its private copy, checked.
+void BM_DrainToCopy(benchmark::State& state) {
   struct Sink {
     void OnChunk(const ChunkView& view) { benchmark::DoNotOptimize(view); }
     void OnDroppedChunk(const DroppedChunk&) {}
     void BeforePublication() {}
   };
-  FullRing full;
+  const ChunkShape shape{static_cast<uint32_t>(state.range(0)),
+                         static_cast<uint32_t>(state.range(1))};
+  FullRing full(shape);
   ChunkReader reader(full.ring());
   Sink sink;
-  RunPasses(&full, state,
-            [&] { benchmark::DoNotOptimize(reader.DrainPass(sink)); });
+  TimePasses(state, shape, &full, shape.chunk_size,
+             [&] { benchmark::DoNotOptimize(reader.DrainPass(sink)); });
 }
-BENCHMARK(BM_Drain)->UseManualTime();
+BENCHMARK(BM_DrainToCopy)
+    ->Args({4096, 64})
+    ->Args({4096, 200})
+    ->Args({256, 64})
+    ->UseManualTime();
 
-void BM_DrainFloor(benchmark::State& state) {
-  FullRing full;
-  const Ring ring = full.ring();
-  std::vector<uint8_t> copy(kChunkSize);
-  uint32_t position = 0;
-  RunPasses(&full, state, [&] {
-    for (uint32_t i = 0; i < kNumChunks; ++i, ++position) {
-      const abi::Position at(position);
-      const abi::ChunkIndex index = ring.geometry().IndexOf(at);
-      ChunkState word = ring.StateOf(index);
-      uint32_t observed = word.LoadAcquire();
-      std::memcpy(copy.data(), ring.ChunkBytes(index), kChunkSize);
-      benchmark::DoNotOptimize(copy.data());
-      benchmark::ClobberMemory();
-      benchmark::DoNotOptimize(
-          word.TryReclaimComplete(observed, ring.geometry().NextWrapOf(at)));
-    }
-    ring.PublishReadPos(abi::Position(position));
-  });
-}
-BENCHMARK(BM_DrainFloor)->UseManualTime();
-
-void BM_DrainAndStore(benchmark::State& state) {
+// Chunks of range(0) full of fragments of range(1), into a target buffer of
+// kTargetKiB whose pages are touched.
+template <uint64_t kTargetKiB>
+void BM_Drain(benchmark::State& state) {
   struct Sink {
     PacketAssembler* assembler;
     void OnChunk(const ChunkView& view) { assembler->OnChunk(view); }
     void OnDroppedChunk(const DroppedChunk&) {}
     void BeforePublication() {}
   };
-  FullRing full;
+  const ChunkShape shape{static_cast<uint32_t>(state.range(0)),
+                         static_cast<uint32_t>(state.range(1))};
+  FullRing full(shape);
   ChunkReader reader(full.ring());
-  const auto buffer = *TargetBuffer::Create(
-      static_cast<uint64_t>(state.range(0)) * 1024, FillPolicy::kRing);
+  const auto buffer =
+      *TargetBuffer::Create(kTargetKiB * 1024, FillPolicy::kRing);
   StoringSink store(buffer.get());
   PartialBudget budget;
   PacketAssembler assembler(&store, &budget);
   Sink sink{&assembler};
-  RunPasses(&full, state,
-            [&] { benchmark::DoNotOptimize(reader.DrainPass(sink)); });
+  const auto pass = [&] { benchmark::DoNotOptimize(reader.DrainPass(sink)); };
+  while (buffer->stats().wraps == 0) {
+    full.Refill();
+    pass();
+  }
+  TimePasses(state, shape, &full, kTargetKiB * 1024, pass);
 }
-BENCHMARK(BM_DrainAndStore)->Arg(128)->Arg(4096)->UseManualTime();
+BENCHMARK_TEMPLATE(BM_Drain, 128)
+    ->Name("BM_Drain")
+    ->Args({4096, 64})
+    ->Args({4096, 200})
+    ->Args({256, 64})
+    ->Args({1024, 64})
+    ->Args({16384, 64})
+    ->Args({32768, 64})
+    ->UseManualTime();
+BENCHMARK_TEMPLATE(BM_Drain, 32 * 1024)
+    ->Name("BM_DrainInto32MiB")
+    ->Args({4096, 64})
+    ->Args({4096, 200})
+    ->Args({256, 64})
+    ->UseManualTime();
 
 }  // namespace
 }  // namespace tracering::internal

@@ -2,7 +2,7 @@
 // buffer, beside a floor of one uncontended compare-exchange and a copy of the
 // record, and the whole handler.
 //
-// The buffer is drained between timed stretches. `vs_floor` is as in
+// The buffer is drained between timed batches. `vs_floor` is as in
 // writer_benchmark. The handler is called as a function; what the kernel takes
 // to deliver a signal and to return from it is BM_SignalDelivery, which has an
 // empty one.
@@ -83,24 +83,16 @@ BENCHMARK(BM_Floor_Copy36WordsOneCas);
 // Times `take`, of which each writes one record.
 template <typename Take>
 void TimeRecords(benchmark::State& state, ProfileBuffer& buffer, Take take) {
-  constexpr int kStretch = 512;
-  static_assert(kStretch * kRecordWords < kDataWords && kStretch < 1024);
+  constexpr int kBatch = 512;
+  static_assert(kBatch * kRecordWords < kDataWords && kBatch < 1024);
   const double floor = MeasureFloor<Floor>();
   Drain(buffer);
-  int left = kStretch;
-  for (auto _ : state) {
-    if (--left == 0) {
-      left = kStretch;
-      state.PauseTiming();
-      Drain(buffer);
-      state.ResumeTiming();
-    }
-    take();
-  }
-  ReportVsFloor(state, floor);
+  Batches batches(state);
+  batches.TimeAll(kBatch, take, [&] { Drain(buffer); });
+  ReportVsFloor(state, batches.seconds(), floor);
 }
 
-void BM_Write32(benchmark::State& state) {
+void BM_ProfileWrite32(benchmark::State& state) {
   const auto buffer = NewBuffer();
   uint64_t time = 1;
   const uint64_t header[SampleHeader::kWords] = {1, 2};
@@ -112,7 +104,7 @@ void BM_Write32(benchmark::State& state) {
     }
   });
 }
-BENCHMARK(BM_Write32);
+BENCHMARK(BM_ProfileWrite32)->UseManualTime();
 
 // Runs `body` with so many frames of its own below the caller's.
 __attribute__((noinline)) void AtDepth(size_t depth, void (*body)(void*),
@@ -154,8 +146,12 @@ void BM_Handler(benchmark::State& state) {
         &state);
   }).join();
 }
-BENCHMARK_TEMPLATE(BM_Handler, true)->Name("BM_Handler32_StackIsKnown");
-BENCHMARK_TEMPLATE(BM_Handler, false)->Name("BM_Handler32_StackByTheKernel");
+BENCHMARK_TEMPLATE(BM_Handler, true)
+    ->Name("BM_Handler32_StackIsKnown")
+    ->UseManualTime();
+BENCHMARK_TEMPLATE(BM_Handler, false)
+    ->Name("BM_Handler32_StackByTheKernel")
+    ->UseManualTime();
 
 void BM_SignalDelivery(benchmark::State& state) {
   struct sigaction action {};

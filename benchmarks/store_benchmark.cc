@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/floor.h"
 #include "benchmarks/storing_sink.h"
 #include "src/common/abi/state_word.h"
 #include "src/consumer/packet_assembler.h"
@@ -72,16 +73,32 @@ Bytes AnnotatedPacket(int64_t count) {
   return packet;
 }
 
+// An event with one string of `size` bytes: most of what large packets are made
+// of is copied as it is.
+Bytes StringPacket(int64_t size) {
+  Bytes packet;
+  AppendVarintField(trace_packet::kTimestamp, 123'456'789'012'345, &packet);
+  Open(trace_packet::kTrackEvent, &packet);
+  AppendString(track_event::kName, std::string(static_cast<size_t>(size), 'x'),
+               &packet);
+  packet.push_back(kCloseMessage);
+  return packet;
+}
+
 void RewriteLoop(const Bytes& packet, benchmark::State& state) {
   Rewriter rewriter;
   ByteBuffer out;
-  for (auto _ : state) {
-    out.clear();
-    benchmark::DoNotOptimize(
-        rewriter.Rewrite(packet.data(), packet.size(), &out));
-    benchmark::DoNotOptimize(out.data());
-    benchmark::ClobberMemory();
-  }
+  Batches batches(state);
+  batches.TimeAll(
+      1 + 100'000 / static_cast<int64_t>(packet.size()),
+      [&] {
+        out.clear();
+        benchmark::DoNotOptimize(
+            rewriter.Rewrite(packet.data(), packet.size(), &out));
+        benchmark::DoNotOptimize(out.data());
+        benchmark::ClobberMemory();
+      },
+      [] {});
   state.SetBytesProcessed(static_cast<int64_t>(packet.size()) *
                           state.iterations());
 }
@@ -89,12 +106,26 @@ void RewriteLoop(const Bytes& packet, benchmark::State& state) {
 void BM_Rewrite36(benchmark::State& state) {
   RewriteLoop(SmallPacket(), state);
 }
-BENCHMARK(BM_Rewrite36);
+BENCHMARK(BM_Rewrite36)->UseManualTime();
 
-void BM_RewriteLarge(benchmark::State& state) {
+// Packets of a few hundred bytes to a few hundred kilobytes, by what they hold.
+void BM_RewriteLarge_String(benchmark::State& state) {
+  RewriteLoop(StringPacket(state.range(0)), state);
+}
+BENCHMARK(BM_RewriteLarge_String)
+    ->Arg(500)
+    ->Arg(4000)
+    ->Arg(400'000)
+    ->UseManualTime();
+
+void BM_RewriteLarge_Annotations(benchmark::State& state) {
   RewriteLoop(AnnotatedPacket(state.range(0)), state);
 }
-BENCHMARK(BM_RewriteLarge)->Arg(4)->Arg(40)->Arg(4000);
+BENCHMARK(BM_RewriteLarge_Annotations)
+    ->Arg(4)
+    ->Arg(40)
+    ->Arg(4000)
+    ->UseManualTime();
 
 // A chunk of 4096 bytes: 61 fragments of 64 bytes.
 class Chunk {

@@ -31,7 +31,7 @@ using internal::TscClock;
 // Fits the second-level cache, like a ring whose reader keeps up.
 constexpr size_t kRingBytes = 256 * 1024;
 // Of the largest events, what certainly fits.
-constexpr int kStretch = 1500;
+constexpr int kBatch = 1500;
 
 class TracedProcess {
  public:
@@ -124,17 +124,9 @@ void TimeEvents(benchmark::State& state, TraceClock clock, int events,
     return;
   }
   const double floor = FloorOf(clock);
-  int left = kStretch;
-  for (auto _ : state) {
-    if ((left -= events) <= 0) {
-      left = kStretch;
-      state.PauseTiming();
-      process.Drain();
-      state.ResumeTiming();
-    }
-    trace();
-  }
-  ReportVsFloor(state, floor * events);
+  Batches batches(state);
+  batches.TimeAll(kBatch / events, trace, [&] { process.Drain(); });
+  ReportVsFloor(state, batches.seconds(), floor * events);
   if (process.LostAny()) state.SkipWithError("lost events");
 }
 
@@ -152,8 +144,12 @@ BENCHMARK(BM_InstantDisabled);
 void BM_Instant(benchmark::State& state, TraceClock clock) {
   TimeEvents(state, clock, 1, [] { TRACERING_INSTANT("on", "instant"); });
 }
-BENCHMARK_CAPTURE(BM_Instant, , TraceClock::kBoottime)->Name("BM_Instant");
-BENCHMARK_CAPTURE(BM_Instant, , TraceClock::kTsc)->Name("BM_Instant_Tsc");
+BENCHMARK_CAPTURE(BM_Instant, , TraceClock::kBoottime)
+    ->Name("BM_Instant")
+    ->UseManualTime();
+BENCHMARK_CAPTURE(BM_Instant, , TraceClock::kTsc)
+    ->Name("BM_Instant_Tsc")
+    ->UseManualTime();
 
 void BM_InstantArgs(benchmark::State& state, TraceClock clock) {
   std::string text = "0123456789abcdef";
@@ -164,17 +160,21 @@ void BM_InstantArgs(benchmark::State& state, TraceClock clock) {
   });
 }
 BENCHMARK_CAPTURE(BM_InstantArgs, , TraceClock::kBoottime)
-    ->Name("BM_InstantArgs");
+    ->Name("BM_InstantArgs")
+    ->UseManualTime();
 BENCHMARK_CAPTURE(BM_InstantArgs, , TraceClock::kTsc)
-    ->Name("BM_InstantArgs_Tsc");
+    ->Name("BM_InstantArgs_Tsc")
+    ->UseManualTime();
 
 void BM_ScopeBeginEnd(benchmark::State& state, TraceClock clock) {
   TimeEvents(state, clock, 2, [] { TRACERING_SCOPE("on", "scope"); });
 }
 BENCHMARK_CAPTURE(BM_ScopeBeginEnd, , TraceClock::kBoottime)
-    ->Name("BM_ScopeBeginEnd");
+    ->Name("BM_ScopeBeginEnd")
+    ->UseManualTime();
 BENCHMARK_CAPTURE(BM_ScopeBeginEnd, , TraceClock::kTsc)
-    ->Name("BM_ScopeBeginEnd_Tsc");
+    ->Name("BM_ScopeBeginEnd_Tsc")
+    ->UseManualTime();
 
 void BM_InstantNamed(benchmark::State& state) {
   std::string name = "made at run time";
@@ -183,14 +183,14 @@ void BM_InstantNamed(benchmark::State& state) {
     TRACERING_INSTANT("on", name);
   });
 }
-BENCHMARK(BM_InstantNamed);
+BENCHMARK(BM_InstantNamed)->UseManualTime();
 
 void BM_Counter(benchmark::State& state) {
   int64_t value = 0;
   TimeEvents(state, TraceClock::kBoottime, 1,
              [&] { TRACERING_COUNTER("on", "counter", ++value); });
 }
-BENCHMARK(BM_Counter);
+BENCHMARK(BM_Counter)->UseManualTime();
 
 }  // namespace
 }  // namespace tracering

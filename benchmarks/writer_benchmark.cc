@@ -1,28 +1,25 @@
 // What a packet costs its thread, beside a floor that no writer over this ring
-// can go below: two uncontended compare-exchanges on one word and the copy.
+// can go below: two uncontended compare-exchanges on one word and, where the
+// bytes are all the same, the copy.
 //
-// The ring is drained between timed stretches, by the benchmark's own thread,
+// The ring is drained between timed batches, by the benchmark's own thread,
 // so that neither a reader nor a full ring is in the numbers. `vs_floor` is the
-// time of one packet over that of its floor, which is measured just before.
+// time of one iteration over that of its floor, which is measured just before.
 #include <benchmark/benchmark.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
-#include <utility>
 
+#include "benchmarks/benchmark_ring.h"
 #include "benchmarks/floor.h"
-#include "src/common/os/eventfd.h"
-#include "src/common/os/memfd.h"
-#include "src/common/os/shared_mapping.h"
-#include "src/common/ring/chunk_state.h"
-#include "src/common/ring/ring.h"
+#include "src/common/abi/chunk_layout.h"
 #include "src/producer/chunk_writer.h"
 #include "src/producer/packet_account.h"
-#include "src/producer/producer_ring.h"
 #include "src/producer/trace_writer_impl.h"
 #include "tracering/packet.h"
 #include "tracering/trace_fields.h"
@@ -31,158 +28,117 @@
 namespace tracering {
 namespace {
 
-using internal::ChunkState;
+using internal::BenchmarkRing;
 using internal::ChunkWriter;
 using internal::FragmentRange;
 using internal::PacketAccount;
-using internal::ProducerRing;
 using internal::TraceWriterImpl;
 
 // Fits the second-level cache, like a ring whose reader keeps up.
 constexpr uint32_t kRingBytes = 256 * 1024;
 constexpr uint32_t kDefaultChunkSize = 4096;
-
-class BenchmarkRing {
- public:
-  explicit BenchmarkRing(uint32_t chunk_size = kDefaultChunkSize)
-      : geometry_(kRingBytes / chunk_size, chunk_size) {
-    auto memory = os::CreateSealedMemory("benchmark", geometry_.RingSize());
-    auto event_fd = os::CreateEventFd();
-    if (!memory.ok() || !event_fd.ok()) std::abort();
-    auto mapping = os::SharedMapping::Map(memory->get(), geometry_.RingSize());
-    if (!mapping.ok()) std::abort();
-    shared_ = std::make_shared<ProducerRing>(
-        std::move(*mapping), geometry_,
-        std::make_shared<const os::GuardedFd>(std::move(*event_fd)),
-        internal::RingMode::kOn);
-  }
-
-  const std::shared_ptr<ProducerRing>& shared() { return shared_; }
-  const internal::Ring& ring() const { return shared_->ring(); }
-
-  bool NearlyFull() const {
-    const uint32_t outstanding = abi::Distance(ring().LoadReadPosAcquire(),
-                                               ring().LoadWritePosRelaxed());
-    return outstanding + geometry_.num_chunks() / 4 >= geometry_.num_chunks();
-  }
-
-  // What a reader does to the words, and nothing else of it.
-  void Drain() {
-    const abi::Position end = ring().LoadWritePosRelaxed();
-    abi::Position position = ring().LoadReadPosAcquire();
-    for (; position != end; position = position.Next()) {
-      ChunkState state = ring().StateOf(geometry_.IndexOf(position));
-      uint32_t word = state.LoadAcquire();
-      if (!state.TryReclaimComplete(word, geometry_.NextWrapOf(position))) {
-        std::abort();
-      }
-    }
-    ring().PublishReadPos(end);
-  }
-
- private:
-  abi::Geometry geometry_;
-  std::shared_ptr<ProducerRing> shared_;
-};
+// What a batch writes.
+constexpr uint32_t kBatchBytes = kRingBytes / 2;
 
 // --- Floors ---
 
-template <size_t kSize>
-struct Floor {
-  static constexpr size_t kPlaces = kDefaultChunkSize / kSize;
-
-  void Step() {
-    uint32_t expected = 1;
-    benchmark::DoNotOptimize(word.compare_exchange_strong(
-        expected, 2, std::memory_order_acquire, std::memory_order_relaxed));
-    std::memcpy(bytes + place * kSize, source, kSize);
-    benchmark::ClobberMemory();
-    place = place + 1 == kPlaces ? 0 : place + 1;
-    expected = 2;
-    benchmark::DoNotOptimize(word.compare_exchange_strong(
-        expected, 1, std::memory_order_release, std::memory_order_acquire));
-  }
-
-  alignas(64) std::atomic<uint32_t> word{1};
-  size_t place = 0;
-  alignas(64) uint8_t bytes[kDefaultChunkSize];
-  alignas(64) uint8_t source[kSize] = {};
-};
-
-template <size_t kSize>
+template <typename Floor>
 void BM_Floor(benchmark::State& state) {
-  static Floor<kSize> floor;
+  static Floor floor;
   for (auto _ : state) floor.Step();
 }
-
-void BM_Floor_TwoCas(benchmark::State& state) {
-  alignas(64) static std::atomic<uint32_t> word{1};
-  for (auto _ : state) {
-    uint32_t expected = 1;
-    benchmark::DoNotOptimize(word.compare_exchange_strong(
-        expected, 2, std::memory_order_acquire, std::memory_order_relaxed));
-    expected = 2;
-    benchmark::DoNotOptimize(word.compare_exchange_strong(
-        expected, 1, std::memory_order_release, std::memory_order_acquire));
-  }
-}
-BENCHMARK(BM_Floor_TwoCas);
-BENCHMARK_TEMPLATE(BM_Floor, 36)->Name("BM_Floor_Copy36TwoCas");
-BENCHMARK_TEMPLATE(BM_Floor, 64)->Name("BM_Floor_Copy64TwoCas");
+BENCHMARK_TEMPLATE(BM_Floor, TwoCas)->Name("BM_Floor_TwoCas");
+BENCHMARK_TEMPLATE(BM_Floor, CopyTwoCas<36>)->Name("BM_Floor_Copy36TwoCas");
+BENCHMARK_TEMPLATE(BM_Floor, CopyTwoCas<64>)->Name("BM_Floor_Copy64TwoCas");
 
 // --- Writers ---
 
-// Times `write`, which writes `packets` packets. With a floor of 0 there is
-// nothing to compare to.
-template <typename Write>
-void TimePackets(benchmark::State& state, BenchmarkRing& ring, int packets,
-                 double floor_seconds, Write write) {
-  // A quarter of the ring is left when it is looked at.
-  constexpr int kStretch = 32;
-  int left = kStretch;
-  for (auto _ : state) {
-    if (--left == 0) {
-      left = kStretch;
-      if (ring.NearlyFull()) {
-        state.PauseTiming();
-        ring.Drain();
-        state.ResumeTiming();
-      }
-    }
-    write();
-  }
-  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * packets);
-  if (floor_seconds != 0) ReportVsFloor(state, floor_seconds * packets);
-}
-
-// The chunk writer alone: range(0) bytes, in chunks of range(1).
+// The chunk writer alone: fragments of kSize bytes, in chunks of range(0).
+template <size_t kSize>
 void BM_Fragment(benchmark::State& state) {
-  const auto size = static_cast<size_t>(state.range(0));
-  BenchmarkRing ring(static_cast<uint32_t>(state.range(1)));
+  BenchmarkRing ring(kRingBytes, static_cast<uint32_t>(state.range(0)));
   PacketAccount account(*ring.shared());
   ChunkWriter writer(*ring.shared(), account, WriterId(1), BufferId(1),
                      WriterOptions(), /*owes_loss=*/false);
-  uint8_t source[1024] = {};
-  const double floor = size == 64 ? MeasureFloor<Floor<64>>() : 0;
-  TimePackets(state, ring, 1, floor, [&] {
-    FragmentRange range;
-    if (!writer.TryOpen(&range) ||
-        range.end - range.cur < static_cast<ptrdiff_t>(size)) {
-      if (writer.OpenInFreshChunk(&range) != internal::ChunkOutcome::kOk) {
-        std::abort();
+  const abi::Geometry& geometry = ring.geometry();
+  const auto per_chunk = static_cast<int64_t>(
+      std::min<size_t>(abi::PayloadCapacity(geometry.chunk_size()) /
+                           (kSize + geometry.dir_entry_size()),
+                       abi::kMaxFragmentsPerChunk));
+  const int64_t chunks = kBatchBytes / geometry.chunk_size();
+  alignas(64) uint8_t source[kSize] = {};
+  const double floor = MeasureFloor<CopyTwoCas<kSize>>();
+  Batches batches(state);
+  while (state.KeepRunningBatch(chunks * per_chunk)) {
+    batches.Time(chunks * per_chunk, [&] {
+      for (int64_t i = 0, room = 0; i < chunks * per_chunk; ++i, --room) {
+        FragmentRange range;
+        if (room == 0 || !writer.TryOpen(&range)) {
+          if (writer.OpenInFreshChunk(&range) != internal::ChunkOutcome::kOk) {
+            std::abort();
+          }
+          room = per_chunk;
+        }
+        std::memcpy(range.cur, source, kSize);
+        writer.Publish(range.cur + kSize);
       }
-    }
-    if (size == 64) {
-      std::memcpy(range.cur, source, 64);
-    } else {
-      std::memcpy(range.cur, source, size);
-    }
-    writer.Publish(range.cur + size);
-  });
+    });
+    writer.GiveBack();
+    ring.Drain();
+  }
+  ReportVsFloor(state, batches.seconds(), floor);
 }
-BENCHMARK(BM_Fragment)
-    ->ArgsProduct({{16, 64, 200}, {256, 4096, 32768}})
-    ->Args({1000, 4096});
+BENCHMARK_TEMPLATE(BM_Fragment, 16)
+    ->Name("BM_Fragment/16")
+    ->RangeMultiplier(2)
+    ->Range(256, 32768)
+    ->UseManualTime();
+BENCHMARK_TEMPLATE(BM_Fragment, 64)
+    ->Name("BM_Fragment/64")
+    ->RangeMultiplier(2)
+    ->Range(256, 32768)
+    ->UseManualTime();
+BENCHMARK_TEMPLATE(BM_Fragment, 200)
+    ->Name("BM_Fragment/200")
+    ->RangeMultiplier(2)
+    ->Range(256, 32768)
+    ->UseManualTime();
+BENCHMARK_TEMPLATE(BM_Fragment, 1000)
+    ->Name("BM_Fragment/1000")
+    ->RangeMultiplier(2)
+    ->Range(4096, 32768)
+    ->UseManualTime();
+
+class PacketWriter {
+ public:
+  explicit PacketWriter(uint32_t chunk_size = kDefaultChunkSize)
+      : ring(kRingBytes, chunk_size), writer_(internal::NewWriter(ring, 1)) {}
+  TraceWriter& writer() { return *writer_; }
+
+  BenchmarkRing ring;
+
+ private:
+  std::unique_ptr<TraceWriterImpl> writer_;
+};
+
+// Times `write`, of which each writes `packets` packets of about `bytes` bytes
+// in all. With a floor of 0 there is nothing to compare to.
+template <typename Write>
+void TimePackets(benchmark::State& state, PacketWriter& fixture, int packets,
+                 size_t bytes, double floor_seconds, Write write) {
+  // Half the ring, whose chunks also take no more than so many packets.
+  const size_t most = size_t{fixture.ring.geometry().num_chunks()} / 2 *
+                      abi::kMaxFragmentsPerChunk / static_cast<size_t>(packets);
+  const auto batch = static_cast<int64_t>(std::clamp<size_t>(
+      kBatchBytes / (bytes + 2 * static_cast<size_t>(packets)), 1, most));
+  Batches batches(state);
+  batches.TimeAll(batch, write, [&] { fixture.ring.Drain(); });
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * packets);
+  if (floor_seconds != 0) {
+    ReportVsFloor(state, batches.seconds(), floor_seconds * packets);
+  }
+  if (fixture.writer().stats().lost != 0) state.SkipWithError("lost packets");
+}
 
 // A timestamp and a nested message of two varints and a 16-byte string: 36
 // bytes.
@@ -199,94 +155,124 @@ void WritePacket36(TraceWriter& writer, uint64_t timestamp,
 constexpr uint64_t kTimestamp = 0x00a1'b2c3'd4e5'f607;  // 8 bytes
 constexpr char kName[] = "0123456789abcdef";
 
-class PacketWriter {
- public:
-  PacketWriter() {
-    internal::WriterLease lease;
-    lease.id = WriterId(1);
-    writer_ = std::make_unique<TraceWriterImpl>(ring.shared(), lease,
-                                                BufferId(1), WriterOptions());
-  }
-  TraceWriter& writer() { return *writer_; }
-
-  BenchmarkRing ring;
-
- private:
-  std::unique_ptr<TraceWriterImpl> writer_;
-};
-
 void BM_Packet36(benchmark::State& state) {
   PacketWriter fixture;
   const std::string_view name(kName, 16);
   uint64_t timestamp = kTimestamp;
-  TimePackets(state, fixture.ring, 1, MeasureFloor<Floor<36>>(),
+  TimePackets(state, fixture, 1, 36, MeasureFloor<TwoCas>(),
               [&] { WritePacket36(fixture.writer(), ++timestamp, name); });
-  if (fixture.writer().stats().lost != 0) state.SkipWithError("lost packets");
 }
-BENCHMARK(BM_Packet36);
+BENCHMARK(BM_Packet36)->UseManualTime();
 
 void BM_Packet36_Batch16(benchmark::State& state) {
   PacketWriter fixture;
   const std::string_view name(kName, 16);
   uint64_t timestamp = kTimestamp;
-  TimePackets(state, fixture.ring, 16, MeasureFloor<Floor<36>>(), [&] {
+  TimePackets(state, fixture, 16, size_t{16} * 36, MeasureFloor<TwoCas>(), [&] {
     auto batch = fixture.writer().Batch();
     for (int i = 0; i < 16; ++i) {
       WritePacket36(fixture.writer(), ++timestamp, name);
     }
   });
-  if (fixture.writer().stats().lost != 0) state.SkipWithError("lost packets");
 }
-BENCHMARK(BM_Packet36_Batch16);
+BENCHMARK(BM_Packet36_Batch16)->UseManualTime();
 
 void BM_EmptyPacket(benchmark::State& state) {
   PacketWriter fixture;
-  TimePackets(state, fixture.ring, 1, 0,
+  TimePackets(state, fixture, 1, 18, MeasureFloor<TwoCas>(),
               [&] { Packet packet = fixture.writer().NewPacket(); });
 }
-BENCHMARK(BM_EmptyPacket);
+BENCHMARK(BM_EmptyPacket)->UseManualTime();
 
-// Sixteen appends in one packet, reported each.
+// A packet of one string: range(0) bytes, in chunks of range(1).
+void BM_PacketOfSize(benchmark::State& state) {
+  PacketWriter fixture(static_cast<uint32_t>(state.range(1)));
+  const auto size = static_cast<size_t>(state.range(0));
+  const std::string value(size, 'x');
+  TimePackets(state, fixture, 1, size + 16, 0, [&] {
+    Packet packet = fixture.writer().NewPacket();
+    packet.AppendString(3, value);
+  });
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
+                          state.range(0));
+}
+BENCHMARK(BM_PacketOfSize)
+    ->ArgsProduct({{8, 64, 512, 4096, 65536}, {256, 1024, 4096, 32768}})
+    ->UseManualTime();
+
+// --- Appends ---
+
+// The time of one append: in place, one of 64 in a packet, whose own cost is in
+// the number.
 template <typename Append>
 void TimeAppends(benchmark::State& state, Append append) {
+  constexpr int kAppends = 64;
+  constexpr int kPackets = 64;  // of at most 2 KiB
   PacketWriter fixture;
-  TimePackets(state, fixture.ring, 16, 0, [&] {
-    Packet packet = fixture.writer().NewPacket();
-    for (int i = 0; i < 16; ++i) append(packet);
-  });
+  Batches batches(state);
+  while (state.KeepRunningBatch(kAppends * kPackets)) {
+    batches.Time(kAppends * kPackets, [&] {
+      for (int i = 0; i < kPackets; ++i) {
+        Packet packet = fixture.writer().NewPacket();
+        for (int j = 0; j < kAppends; ++j) append(packet);
+      }
+    });
+    fixture.ring.Drain();
+  }
 }
 
 void BM_Append_Varint1(benchmark::State& state) {
   TimeAppends(state, [](Packet& packet) { packet.AppendVarint(9, 1); });
 }
-BENCHMARK(BM_Append_Varint1);
+BENCHMARK(BM_Append_Varint1)->UseManualTime();
 
-void BM_Append_Varint8(benchmark::State& state) {
-  uint64_t value = kTimestamp;
-  TimeAppends(state, [&](Packet& packet) {
-    benchmark::DoNotOptimize(value);
+// A value of so many bytes that the compiler does not know.
+template <uint64_t kValue>
+void BM_Append_Varint(benchmark::State& state) {
+  TimeAppends(state, [](Packet& packet) {
+    uint64_t value = kValue;
+    asm volatile("" : "+r"(value));
     packet.AppendVarint(8, value);
   });
 }
-BENCHMARK(BM_Append_Varint8);
+BENCHMARK_TEMPLATE(BM_Append_Varint, 300)
+    ->Name("BM_Append_Varint2")
+    ->UseManualTime();
+// A day and a half of nanoseconds, and a year.
+BENCHMARK_TEMPLATE(BM_Append_Varint, 0x0000'7a3b'4c5d'6e7f)
+    ->Name("BM_Append_Timestamp7")
+    ->UseManualTime();
+BENCHMARK_TEMPLATE(BM_Append_Varint, 0x0070'1234'5678'9abc)
+    ->Name("BM_Append_Timestamp8")
+    ->UseManualTime();
 
 void BM_Append_Fixed64(benchmark::State& state) {
   TimeAppends(state, [](Packet& packet) { packet.AppendFixed64(47, 1); });
 }
-BENCHMARK(BM_Append_Fixed64);
+BENCHMARK(BM_Append_Fixed64)->UseManualTime();
 
 void BM_Append_String16(benchmark::State& state) {
   TimeAppends(state, [](Packet& packet) {
     packet.AppendString(23, std::string_view(kName, 16));
   });
 }
-BENCHMARK(BM_Append_String16);
+BENCHMARK(BM_Append_String16)->UseManualTime();
+
+// As above, with a length that the compiler does not know.
+void BM_Append_StringOfAnySize(benchmark::State& state) {
+  std::string_view name(kName, 16);
+  TimeAppends(state, [&](Packet& packet) {
+    benchmark::DoNotOptimize(name);
+    packet.AppendString(23, name);
+  });
+}
+BENCHMARK(BM_Append_StringOfAnySize)->UseManualTime();
 
 void BM_Append_EmptyMessage(benchmark::State& state) {
   TimeAppends(
       state, [](Packet& packet) { Message message = packet.BeginMessage(11); });
 }
-BENCHMARK(BM_Append_EmptyMessage);
+BENCHMARK(BM_Append_EmptyMessage)->UseManualTime();
 
 // A packet that finds the ring full, with nobody attached: what tracing costs
 // a program that nobody listens to.
