@@ -136,7 +136,7 @@ def main():
     bars = {name: result["vs_floor"] for name, result in results.items()
             if "vs_floor" in result and name in (
                 "BM_Fragment/64/4096", "BM_Fragment/64/256", "BM_Packet36",
-                "BM_Packet36_Batch16", "BM_Event_Int", "BM_Event_IntString16",
+                "BM_Packet36_Batch16", "BM_Instant", "BM_InstantArgs",
                 "BM_Drain/4096/64", "BM_Drain/4096/200", "BM_Drain/256/64",
                 "BM_DrainInto32MiB/4096/64", "BM_ProfileWrite32",
                 "BM_EndToEnd64")}

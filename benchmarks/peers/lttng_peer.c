@@ -1,5 +1,5 @@
-// What an event costs with LTTng-UST: the events of
-// track_event_benchmark. Prints "name nanoseconds" lines, the median of some runs.
+// What an event costs with LTTng-UST: the events of track_event_benchmark.
+// Prints "name nanoseconds" lines, the median of some runs.
 //
 // scripts/bench.sh --peers builds it and runs it in a session that has the
 // events enabled, or, for the last line, disabled.
