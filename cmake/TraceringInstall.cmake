@@ -33,19 +33,22 @@ install(
         "${PROJECT_BINARY_DIR}/package/tracering-config-version.cmake"
   DESTINATION "${package_dir}")
 
-# fmt is in no public header: a shared library brings it along, while who links
-# a static one has to name it.
+# fmt and zlib are in no public header: a shared library brings them along,
+# while who links a static one has to name them.
 set(common_requires "absl_status absl_statusor absl_strings")
+set(consumer_requires "tracering-common = ${PROJECT_VERSION}")
 if(BUILD_SHARED_LIBS)
   set(private_requires "fmt")
 else()
   string(APPEND common_requires " fmt")
+  if(TRACERING_WITH_ZLIB)
+    string(APPEND consumer_requires " zlib")
+  endif()
   set(private_requires "")
 endif()
 set(common_description "What both libraries stand on; link one of those")
 set(producer_requires "tracering-common = ${PROJECT_VERSION}")
 set(producer_description "Tracing from an instrumented program")
-set(consumer_requires "tracering-common = ${PROJECT_VERSION}")
 set(consumer_description "Recording what instrumented programs trace")
 file(RELATIVE_PATH prefix_from_pkgconfig
      "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")

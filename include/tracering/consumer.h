@@ -106,6 +106,28 @@ struct RingHandle {
   uint64_t id = 0;
 };
 
+struct SaveOptions {
+  // Deflate the packets, which takes some time and makes the file a fraction of
+  // its size. Trace viewers read it like any other. UNIMPLEMENTED where the
+  // library was built without zlib.
+  bool compress = false;
+};
+
+struct StreamOptions {
+  // Packets are in the file, for whoever kills this process, so long after they
+  // came. 1 ms to 1 hour.
+  std::chrono::milliseconds period{1000};
+  bool compress = false;  // see SaveOptions
+  // Rotation: a file ends before it exceeds so many bytes (1 MiB or more), and
+  // another one begins, which can be opened without it. 0: one file. A file
+  // exceeds it for a packet, or for descriptors, that take more than half.
+  uint64_t max_file_bytes = 0;
+  // With rotation, how many files are kept, 1 to 1000: the newest as `path`,
+  // the one before it as `path`.1 and so on. What is there under these names
+  // when the stream begins is counted among them.
+  uint32_t max_files = 1;
+};
+
 enum class FlushOutcome {
   kComplete,     // all that was published when the flush began is in a buffer
   kDeadline,     // some was not taken in time
@@ -187,17 +209,24 @@ class Consumer {
   // `path` when it is whole; on an error its whole packets are kept under the
   // name that the error tells.
   absl::StatusOr<TraceFileInfo> WriteTrace(const std::string& path);
+  absl::StatusOr<TraceFileInfo> WriteTrace(const std::string& path,
+                                           const SaveOptions& options);
 
   // From now on moves packets from the buffers to the file `path`, at least
-  // every `period` (1 ms to 1 hour) and before a buffer is full, which the disk
-  // and a busy machine may delay: a buffer must hold what comes meanwhile. Ends
-  // with StopStreaming. FAILED_PRECONDITION while there is another stream.
+  // every period and before a buffer is full, which the disk and a busy machine
+  // may delay: a buffer must hold what comes meanwhile. Ends with
+  // StopStreaming. FAILED_PRECONDITION while there is another stream.
+  absl::Status StreamTo(const std::string& path, const StreamOptions& options);
+  // One file, not compressed.
   absl::Status StreamTo(const std::string& path,
                         std::chrono::milliseconds period);
 
-  // Writes the rest and closes the file. The error is the first that occurred
-  // since StreamTo, which ends the stream but not the recording;
-  // FAILED_PRECONDITION if there is no stream.
+  // OK while a stream is being written. The first error since StreamTo, which
+  // ends the stream but not the recording; FAILED_PRECONDITION if there is no
+  // stream.
+  absl::Status stream_status() const;
+
+  // Writes the rest and closes the file, or returns what stream_status() says.
   absl::StatusOr<TraceFileInfo> StopStreaming();
 
   // Reads a ring that did not come through the socket. The same checks as for

@@ -126,11 +126,13 @@ struct ConsumerStats {
   std::vector<BufferStats> buffers;  // in order of configuration, metadata last
 };
 
-// What one saved file holds, and what it lacks: packets + streamed_before +
-// lost.total() is the number of packets that were attempted when its last
+// What one saved file, or all files of a stream that was cut into several,
+// hold, and what is missing: packets + streamed_before +
+// lost.total() is the number of packets that were attempted when the last
 // buffer was read.
 struct TraceFileInfo {
-  std::string path;
+  std::string path;    // of the newest file
+  uint64_t files = 1;  // that were written; they need not all be there still
   uint64_t bytes = 0;
   uint64_t packets = 0;           // of producers, descriptors left out
   uint64_t metadata_packets = 0;  // descriptors

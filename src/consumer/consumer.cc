@@ -53,9 +53,10 @@ class Consumer::Impl {
   void ProcessReady();
   FlushResult Flush(std::chrono::nanoseconds timeout);
   absl::Status SetEnabledCategories(std::vector<std::string> patterns);
-  absl::StatusOr<TraceFileInfo> WriteTrace(const std::string& path);
-  absl::Status StreamTo(const std::string& path,
-                        std::chrono::milliseconds period);
+  absl::StatusOr<TraceFileInfo> WriteTrace(const std::string& path,
+                                           const SaveOptions& options);
+  absl::Status StreamTo(const std::string& path, const StreamOptions& options);
+  absl::Status stream_status();
   absl::StatusOr<TraceFileInfo> StopStreaming();
   absl::StatusOr<RingHandle> AttachRing(const AttachRingOptions& options);
   absl::Status DetachRing(RingHandle handle);
@@ -271,27 +272,41 @@ internal::TraceSource Consumer::Impl::Source() {
 }
 
 absl::StatusOr<TraceFileInfo> Consumer::Impl::WriteTrace(
-    const std::string& path) {
-  return internal::WriteSnapshot(Source(), path);
+    const std::string& path, const SaveOptions& options) {
+  if (absl::Status status = internal::CheckOptions(options); !status.ok()) {
+    return status;
+  }
+  internal::TraceSource source = Source();
+  source.file_options.compress = options.compress;
+  return internal::WriteSnapshot(source, path);
 }
 
 absl::Status Consumer::Impl::StreamTo(const std::string& path,
-                                      std::chrono::milliseconds period) {
-  if (period < std::chrono::milliseconds(1) || period > std::chrono::hours(1)) {
-    return absl::InvalidArgumentError(
-        fmt::format("stream period of {} ms: it must be from 1 ms to 1 hour",
-                    period.count()));
+                                      const StreamOptions& options) {
+  if (absl::Status status = internal::CheckOptions(options); !status.ok()) {
+    return status;
   }
   std::lock_guard<std::mutex> life(life_mutex_);
   if (stream_ != nullptr) {
     return absl::FailedPreconditionError("a stream is being written already");
   }
+  internal::TraceSource source = Source();
+  source.file_options.compress = options.compress;
+  source.file_options.max_file_bytes = options.max_file_bytes;
   absl::StatusOr<std::unique_ptr<internal::TraceStream>> stream =
-      internal::TraceStream::Start(Source(), path, period);
+      internal::TraceStream::Start(source, path, options.period,
+                                   options.max_files);
   if (!stream.ok()) return stream.status();
   std::lock_guard<std::mutex> guard(stream_mutex_);
   stream_ = *std::move(stream);
   return absl::OkStatus();
+}
+
+absl::Status Consumer::Impl::stream_status() {
+  std::lock_guard<std::mutex> guard(stream_mutex_);
+  return stream_ != nullptr
+             ? stream_->status()
+             : absl::FailedPreconditionError("no stream is being written");
 }
 
 absl::StatusOr<TraceFileInfo> Consumer::Impl::StopStreaming() {
@@ -429,12 +444,23 @@ absl::Status Consumer::SetEnabledCategories(std::vector<std::string> patterns) {
   return impl_->SetEnabledCategories(std::move(patterns));
 }
 absl::StatusOr<TraceFileInfo> Consumer::WriteTrace(const std::string& path) {
-  return impl_->WriteTrace(path);
+  return impl_->WriteTrace(path, SaveOptions());
+}
+absl::StatusOr<TraceFileInfo> Consumer::WriteTrace(const std::string& path,
+                                                   const SaveOptions& options) {
+  return impl_->WriteTrace(path, options);
+}
+absl::Status Consumer::StreamTo(const std::string& path,
+                                const StreamOptions& options) {
+  return impl_->StreamTo(path, options);
 }
 absl::Status Consumer::StreamTo(const std::string& path,
                                 std::chrono::milliseconds period) {
-  return impl_->StreamTo(path, period);
+  StreamOptions options;
+  options.period = period;
+  return impl_->StreamTo(path, options);
 }
+absl::Status Consumer::stream_status() const { return impl_->stream_status(); }
 absl::StatusOr<TraceFileInfo> Consumer::StopStreaming() {
   return impl_->StopStreaming();
 }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "src/common/control/messages.h"
+#include "src/consumer/packet_compressor.h"
 
 namespace tracering::internal {
 namespace {
@@ -16,6 +17,9 @@ namespace {
 constexpr size_t kMaxBuffers = 256;
 constexpr auto kMinPeriod = std::chrono::milliseconds(1);
 constexpr auto kMaxPeriod = std::chrono::hours(1);
+constexpr uint64_t kMinFileBytes = 1 << 20;
+// Each of them is renamed whenever another one begins.
+constexpr uint32_t kMaxFiles = 1000;
 // Names of descriptors and what they cost beside their bytes.
 constexpr size_t kMinMetadataSize = 4096;
 constexpr size_t kMaxPartialPacket = size_t{1} << 30;
@@ -75,6 +79,13 @@ absl::Status CheckLimits(const ConsumerLimits& limits) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPeriod(std::string_view name,
+                         std::chrono::milliseconds period) {
+  if (period >= kMinPeriod && period <= kMaxPeriod) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "{} of {} ms: it must be from 1 ms to 1 hour", name, period.count()));
+}
+
 }  // namespace
 
 absl::Status CheckCategories(const std::vector<std::string>& patterns) {
@@ -115,16 +126,43 @@ absl::Status CheckOptions(const ConsumerOptions& options) {
           "buffer '{}' is given twice", absl::CEscape(buffer.name)));
     }
   }
-  if (options.drain_period < kMinPeriod || options.drain_period > kMaxPeriod) {
-    return absl::InvalidArgumentError(
-        fmt::format("drain_period of {} ms: it must be from 1 ms to 1 hour",
-                    options.drain_period.count()));
+  if (absl::Status status = CheckPeriod("drain_period", options.drain_period);
+      !status.ok()) {
+    return status;
   }
   if (absl::Status status = CheckCategories(options.enabled_categories);
       !status.ok()) {
     return status;
   }
   return CheckLimits(options.limits);
+}
+
+absl::Status CheckOptions(const SaveOptions& options) {
+  if (options.compress && !CanCompressPackets()) {
+    return absl::UnimplementedError(
+        "traces cannot be compressed: the library was built without zlib");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOptions(const StreamOptions& options) {
+  if (absl::Status status = CheckPeriod("stream period", options.period);
+      !status.ok()) {
+    return status;
+  }
+  if (options.max_file_bytes != 0 && options.max_file_bytes < kMinFileBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("files of at most {} bytes: it must be {} or more",
+                    options.max_file_bytes, kMinFileBytes));
+  }
+  if (options.max_files < 1 || options.max_files > kMaxFiles) {
+    return absl::InvalidArgumentError(
+        fmt::format("at most {} files: it must be from 1 to {}",
+                    options.max_files, kMaxFiles));
+  }
+  SaveOptions save;
+  save.compress = options.compress;
+  return CheckOptions(save);
 }
 
 }  // namespace tracering::internal

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/consumer/packet_compressor.h"
 #include "tracering/internal/wire_format.h"
 
 namespace tracering::internal {
@@ -59,8 +60,13 @@ absl::Status TraceFileWriter::Begin(
     const std::vector<MetadataPacket>& descriptors,
     std::vector<uint64_t>* rejected) {
   if (!status_.ok()) return status_;
+  in_head_ = true;
   AppendClocks(options_.read_clocks());
-  return AppendMetadata(descriptors, rejected);
+  absl::Status status = AppendMetadata(descriptors, rejected);
+  in_head_ = false;
+  has_packets_ = false;
+  head_bytes_ = file_bytes_ + buffer_.size();
+  return status;
 }
 
 absl::Status TraceFileWriter::AppendMetadata(
@@ -69,6 +75,7 @@ absl::Status TraceFileWriter::AppendMetadata(
   if (!status_.ok()) return status_;
   AppendClocksIfDue();
   for (const MetadataPacket& descriptor : descriptors) {
+    const size_t frame = buffer_.size();
     const RewriteOutcome outcome = AppendPacket(
         reinterpret_cast<const uint8_t*>(descriptor.bytes.data()),
         descriptor.bytes.size(), SequenceStamp(descriptor.sequence), 0);
@@ -77,7 +84,7 @@ absl::Status TraceFileWriter::AppendMetadata(
     } else if (rejected != nullptr) {
       rejected->push_back(descriptor.generation);
     }
-    if (absl::Status status = FlushIfFull(); !status.ok()) return status;
+    if (absl::Status status = OnPacket(frame); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -101,6 +108,7 @@ absl::Status TraceFileWriter::Append(const RecordSlice& slice,
     const uint8_t* packet = record.payload;
     for (uint32_t i = 0; i < record.header.num_packets; ++i) {
       const uint32_t size = record.SizeOf(i);
+      const size_t frame = buffer_.size();
       const RewriteOutcome outcome = AppendPacket(packet, size, stamp, loss);
       packet += size;
       if (outcome == RewriteOutcome::kOk) {
@@ -113,7 +121,7 @@ absl::Status TraceFileWriter::Append(const RecordSlice& slice,
               {sequence, record.header.first_ordinal + i, outcome});
         }
       }
-      if (absl::Status status = FlushIfFull(); !status.ok()) return status;
+      if (absl::Status status = OnPacket(frame); !status.ok()) return status;
     }
     // What was lost at the end of the record precedes the next one.
     entry.pending = loss;
@@ -177,28 +185,65 @@ RewriteOutcome TraceFileWriter::AppendPacket(const uint8_t* packet, size_t size,
   return outcome;
 }
 
-absl::Status TraceFileWriter::FlushIfFull() {
+bool TraceFileWriter::Fits() const {
+  // What is pending may get shorter, never longer.
+  const uint64_t bytes =
+      file_bytes_ + buffer_.size() + options_.max_stats_bytes;
+  const uint64_t limit = options_.max_file_bytes;
+  return limit == 0 || bytes <= limit || bytes <= head_bytes_ + limit / 2;
+}
+
+absl::Status TraceFileWriter::OnPacket(size_t frame) {
+  const bool appended = buffer_.size() != frame && !in_head_;
+  if (appended && !Fits()) {
+    if (absl::Status status = MakeRoom(frame); !status.ok()) return status;
+  }
+  has_packets_ |= appended;
   return buffer_.size() < options_.buffer_size ? absl::OkStatus() : Flush();
+}
+
+absl::Status TraceFileWriter::MakeRoom(size_t frame) {
+  ByteBuffer last;
+  last.Append(buffer_.data() + frame, buffer_.size() - frame);
+  buffer_.SetSize(frame);
+  // Compression may be enough.
+  if (absl::Status status = Flush(); !status.ok()) return status;
+  buffer_.Append(last.data(), last.size());
+  if (Fits() || !has_packets_) return absl::OkStatus();
+  buffer_.clear();
+  absl::Status status = on_full_();
+  if (status_.ok()) status_ = std::move(status);
+  if (!status_.ok()) return status_;
+  buffer_.Append(last.data(), last.size());
+  return absl::OkStatus();
 }
 
 absl::Status TraceFileWriter::Flush() {
   if (!status_.ok()) return status_;
+  const ByteBuffer* out = &buffer_;
+  compressed_.clear();
+  if (options_.compress &&
+      CompressPackets(buffer_.data(), buffer_.size(), &compressed_)) {
+    out = &compressed_;
+  }
   size_t taken = 0;
-  while (taken != buffer_.size()) {
+  while (taken != out->size()) {
     const ssize_t written =
-        sink_->Write(buffer_.data() + taken, buffer_.size() - taken);
+        sink_->Write(out->data() + taken, out->size() - taken);
     if (written == -EINTR) continue;
     // No progress without an error would go on for ever.
     if (written <= 0) {
       return Fail("write", written == 0 ? EIO : static_cast<int>(-written),
-                  taken);
+                  WholePackets(out->data(), taken));
     }
     taken += static_cast<size_t>(written);
   }
+  file_bytes_ += taken;
   stats_.bytes += taken;
-  buffer_.clear();
   // One large packet does not keep its memory.
+  buffer_.clear();
   if (buffer_.capacity() > 2 * options_.buffer_size) buffer_.Free();
+  if (compressed_.capacity() > 2 * options_.buffer_size) compressed_.Free();
   return absl::OkStatus();
 }
 
@@ -208,12 +253,22 @@ absl::Status TraceFileWriter::Publish() {
   return error != 0 ? Fail("rename", error) : absl::OkStatus();
 }
 
-absl::Status TraceFileWriter::Finish(const TraceStatsValues& stats) {
+absl::Status TraceFileWriter::EndFile(const TraceStatsValues& stats) {
   if (!status_.ok()) return status_;
   scratch_.clear();
   AppendTraceStats(stats, &scratch_);
   AppendServicePacket(scratch_);
-  if (absl::Status status = Flush(); !status.ok()) return status;
+  return Flush();
+}
+
+void TraceFileWriter::StartFile(std::unique_ptr<FileSink> sink) {
+  sink_ = std::move(sink);
+  file_bytes_ = 0;
+  ++stats_.files;
+}
+
+absl::Status TraceFileWriter::Finish(const TraceStatsValues& stats) {
+  if (absl::Status status = EndFile(stats); !status.ok()) return status;
   if (options_.sync_on_finish) {
     int error = 0;
     do {
@@ -226,19 +281,20 @@ absl::Status TraceFileWriter::Finish(const TraceStatsValues& stats) {
 }
 
 absl::Status TraceFileWriter::Fail(std::string_view action, int error,
-                                   size_t taken) {
-  stats_.bytes += WholePackets(buffer_.data(), taken);
+                                   size_t whole) {
+  file_bytes_ += whole;
+  stats_.bytes += whole;
   std::string kept;
-  if (const int cut = sink_->Truncate(stats_.bytes); cut != 0) {
+  if (const int cut = sink_->Truncate(file_bytes_); cut != 0) {
     kept = fmt::format(
         "its first {} bytes are whole packets; what follows them could not be "
         "cut off: {}",
-        stats_.bytes, std::strerror(cut));
-  } else if (stats_.bytes == 0) {
+        file_bytes_, std::strerror(cut));
+  } else if (file_bytes_ == 0) {
     sink_->Remove();
     kept = "nothing was kept";
   } else {
-    kept = fmt::format("{} bytes of whole packets were kept", stats_.bytes);
+    kept = fmt::format("{} bytes of whole packets were kept", file_bytes_);
   }
   buffer_.Free();
   status_ =

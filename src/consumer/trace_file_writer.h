@@ -13,6 +13,10 @@
 // never stands for less than the whole file, even after a power cut. The
 // directory is not synced. Streams are not synced in between.
 //
+// With a limit the writer ends a file before it exceeds it and asks for the
+// next one, which has a head of its own; see set_on_full. Compressed, what is
+// flushed at once is one packet.
+//
 // After an error the file ends with the last whole packet that reached it, it
 // keeps its name, which the status gives, and every later call returns that
 // status. Memory is bounded by the buffer plus one packet.
@@ -28,6 +32,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -52,6 +57,14 @@ struct TraceFileOptions {
   int32_t service_uid = 0;
   int32_t service_pid = 0;
   bool sync_on_finish = true;
+  // Only where CanCompressPackets(), else without effect.
+  bool compress = false;
+  // Of one file; 0 for no limit. Exceeded for a head of more than half of it,
+  // and for a packet that is larger: behind its head each file has room for
+  // half the limit, or for one packet.
+  uint64_t max_file_bytes = 0;
+  // Of that, what is kept free for the trace stats.
+  size_t max_stats_bytes = 0;
   RewriterOptions rewriter;
 };
 
@@ -62,8 +75,10 @@ struct RejectedPacket {
   RewriteOutcome reason = RewriteOutcome::kOk;
 };
 
+// Of all files that one writer wrote.
 struct TraceFileStats {
-  uint64_t bytes = 0;             // of whole packets that reached the file
+  uint64_t files = 1;
+  uint64_t bytes = 0;             // of whole packets that reached a file
   uint64_t packets = 0;           // of producers, descriptors left out
   uint64_t metadata_packets = 0;  // descriptors
   uint64_t service_packets = 0;   // clock snapshots, trace stats
@@ -84,8 +99,15 @@ class TraceFileWriter {
   TraceFileWriter(const TraceFileWriter&) = delete;
   TraceFileWriter& operator=(const TraceFileWriter&) = delete;
 
-  // Writes the head. Call it first. `rejected`, here and below, may be null; it
-  // receives what was left out (descriptors by their generation).
+  // Called when the file can take no more: has to call EndFile, StartFile and
+  // Begin. Needed with a limit.
+  void set_on_full(std::function<absl::Status()> on_full) {
+    on_full_ = std::move(on_full);
+  }
+
+  // Writes the head. Call it first in each file. `rejected`, here and below,
+  // may be null; it receives what was left out (descriptors by their
+  // generation).
   absl::Status Begin(const std::vector<MetadataPacket>& descriptors,
                      std::vector<uint64_t>* rejected);
 
@@ -103,8 +125,14 @@ class TraceFileWriter {
   // Flushes and gives the file its final name now.
   absl::Status Publish();
 
-  // Appends the stats, flushes, syncs, and publishes if that was not done. Call
-  // it last.
+  // Appends the stats and flushes: the file is complete, under the name that it
+  // has.
+  absl::Status EndFile(const TraceStatsValues& stats);
+
+  // What follows goes to `sink`. After EndFile.
+  void StartFile(std::unique_ptr<FileSink> sink);
+
+  // EndFile, then syncs, and publishes if that was not done. Call it last.
   absl::Status Finish(const TraceStatsValues& stats);
 
   // The first error, or OK.
@@ -120,18 +148,32 @@ class TraceFileWriter {
   // Frames, rewrites and stamps one packet into the buffer.
   RewriteOutcome AppendPacket(const uint8_t* packet, size_t size,
                               const SequenceStamp& stamp, LossMask loss);
-  absl::Status FlushIfFull();
-  // Latches an error of the sink after it took `taken` bytes of the buffer.
-  absl::Status Fail(std::string_view action, int error, size_t taken = 0);
+  // To be called with a packet, or none, behind the first `frame` bytes of the
+  // buffer: keeps the limits of the buffer and of the file.
+  absl::Status OnPacket(size_t frame);
+  bool Fits() const;
+  // Writes what precedes that packet, and ends the file if that is not enough.
+  absl::Status MakeRoom(size_t frame);
+  // Latches an error of the sink after it took `whole` bytes of whole packets.
+  absl::Status Fail(std::string_view action, int error, size_t whole = 0);
 
   const TraceFileOptions options_;
-  const std::unique_ptr<FileSink> sink_;
+  std::function<absl::Status()> on_full_;
+  std::unique_ptr<FileSink> sink_;
   Rewriter rewriter_;
   const SequenceStamp service_stamp_;
   // Whole packets that are not written yet, and the one being made.
   ByteBuffer buffer_;
   ByteBuffer scratch_;
+  ByteBuffer compressed_;
   uint64_t last_clocks_ns_ = 0;  // boottime
+
+  // Of the present file.
+  uint64_t file_bytes_ = 0;  // that reached it
+  uint64_t head_bytes_ = 0;
+  bool in_head_ = false;
+  bool has_packets_ = false;  // besides the head
+
   bool finished_ = false;
   absl::Status status_;
   TraceFileStats stats_;

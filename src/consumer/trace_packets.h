@@ -90,6 +90,12 @@ struct TraceStatsValues {
 // that "none" and "not known" differ, except for an unspecified final flush.
 void AppendTraceStats(const TraceStatsValues& stats, ByteBuffer* packet);
 
+// A bound on what AppendTraceStats makes for so many buffers, with some room
+// for the rest of its packet.
+constexpr size_t MaxTraceStatsSize(size_t num_buffers) {
+  return 256 + num_buffers * 192;
+}
+
 }  // namespace tracering::internal
 
 #endif  // TRACERING_SRC_CONSUMER_TRACE_PACKETS_H_

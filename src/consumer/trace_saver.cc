@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/consumer/file_series.h"
+
 namespace tracering::internal {
 namespace {
 
@@ -18,19 +20,29 @@ void SetStreaming(const TraceSource& source, bool streaming) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TraceSaver>> TraceSaver::Begin(
-    const TraceSource& source, const std::string& path, Mode mode) {
+    const TraceSource& source, const std::string& path, Mode mode,
+    uint32_t max_files) {
+  TraceFileOptions options = source.file_options;
+  options.max_stats_bytes = MaxTraceStatsSize(source.buffers->size() + 1);
   absl::StatusOr<std::unique_ptr<TraceFileWriter>> writer =
-      TraceFileWriter::Create(path, source.file_options);
+      TraceFileWriter::Create(path, options);
   if (!writer.ok()) return writer.status();
   std::unique_ptr<TraceSaver> saver(
-      new TraceSaver(source, mode, *std::move(writer)));
+      new TraceSaver(source, path, mode, max_files, *std::move(writer)));
   if (absl::Status status = saver->WriteHead(); !status.ok()) return status;
   return saver;
 }
 
-TraceSaver::TraceSaver(const TraceSource& source, Mode mode,
+TraceSaver::TraceSaver(const TraceSource& source, std::string path, Mode mode,
+                       uint32_t max_files,
                        std::unique_ptr<TraceFileWriter> writer)
-    : source_(source), mode_(mode), writer_(std::move(writer)) {}
+    : source_(source),
+      path_(std::move(path)),
+      mode_(mode),
+      max_files_(max_files),
+      writer_(std::move(writer)) {
+  writer_->set_on_full([this] { return NextFile(); });
+}
 
 absl::Status TraceSaver::WriteHead() {
   std::vector<MetadataPacket> descriptors;
@@ -48,7 +60,45 @@ absl::Status TraceSaver::WriteHead() {
   if (absl::Status status = WriteDescriptors(descriptors, true); !status.ok()) {
     return status;
   }
-  return mode_ == Mode::kStream ? writer_->Publish() : absl::OkStatus();
+  if (mode_ == Mode::kSnapshot) return absl::OkStatus();
+  // What an earlier stream left under this name is not written over.
+  if (source_.file_options.max_file_bytes != 0) {
+    if (absl::Status status = ShiftFiles(path_, max_files_); !status.ok()) {
+      return status;
+    }
+  }
+  return writer_->Publish();
+}
+
+absl::Status TraceSaver::NextFile() {
+  absl::StatusOr<std::unique_ptr<FileSink>> sink = CreateFileSink(path_);
+  if (!sink.ok()) return sink.status();
+  TraceStatsValues stats;
+  std::vector<MetadataPacket> descriptors;
+  {
+    std::lock_guard<LoopMutex> guard(*source_.mutex);
+    stats = MakeStats();
+    stats.invalid_packets += PacketsRejected();
+    metadata_generation_ =
+        source_.buffers->metadata().CopySince(0, &descriptors);
+  }
+  absl::Status status = writer_->EndFile(stats);
+  if (status.ok()) status = ShiftFiles(path_, max_files_);
+  if (!status.ok()) {
+    (*sink)->Remove();
+    return status;
+  }
+  writer_->StartFile(*std::move(sink));
+  status = WriteDescriptors(descriptors, true);
+  return status.ok() ? writer_->Publish() : status;
+}
+
+uint64_t TraceSaver::PacketsRejected() const {
+  uint64_t packets = 0;
+  for (uint32_t target = 0; target < source_.buffers->size(); ++target) {
+    packets += source_.buffers->buffer(target).stats().packets_rejected;
+  }
+  return packets;
 }
 
 void TraceSaver::TakeTotals() {
@@ -162,10 +212,10 @@ absl::StatusOr<TraceFileInfo> TraceSaver::Finish() {
   {
     std::lock_guard<LoopMutex> guard(*source_.mutex);
     for (uint32_t target = 0; target < cursors_.size(); ++target) {
-      const TargetBufferStats& counts = source_.buffers->buffer(target).stats();
-      overwritten += counts.packets_overwritten;
-      stats_.invalid_packets += counts.packets_rejected;
+      overwritten +=
+          source_.buffers->buffer(target).stats().packets_overwritten;
     }
+    stats_.invalid_packets += PacketsRejected();
   }
   // Every packet that reached a buffer is in the file, was found invalid, was
   // overwritten, or had been moved to an earlier stream's file.
@@ -177,6 +227,7 @@ absl::StatusOr<TraceFileInfo> TraceSaver::Finish() {
     return status;
   }
   info.path = writer_->path();
+  info.files = writer_->stats().files;
   info.bytes = writer_->stats().bytes;
   return info;
 }
@@ -237,10 +288,10 @@ absl::StatusOr<TraceFileInfo> WriteSnapshot(const TraceSource& source,
 
 absl::StatusOr<std::unique_ptr<TraceStream>> TraceStream::Start(
     const TraceSource& source, const std::string& path,
-    std::chrono::milliseconds period) {
+    std::chrono::milliseconds period, uint32_t max_files) {
   SetStreaming(source, true);
   absl::StatusOr<std::unique_ptr<TraceSaver>> saver =
-      TraceSaver::Begin(source, path, TraceSaver::Mode::kStream);
+      TraceSaver::Begin(source, path, TraceSaver::Mode::kStream, max_files);
   if (!saver.ok()) {
     SetStreaming(source, false);
     return saver.status();
@@ -271,15 +322,21 @@ void TraceStream::WakeUp() {
   changed_.notify_one();
 }
 
+absl::Status TraceStream::status() {
+  std::lock_guard<std::mutex> guard(mutex_);
+  return status_;
+}
+
 void TraceStream::Run() {
+  std::unique_lock<std::mutex> guard(mutex_);
   while (status_.ok()) {
-    {
-      std::unique_lock<std::mutex> guard(mutex_);
-      changed_.wait_for(guard, period_, [this] { return awake_ || stopping_; });
-      if (stopping_) return;
-      awake_ = false;
-    }
-    status_ = saver_->Pump();
+    changed_.wait_for(guard, period_, [this] { return awake_ || stopping_; });
+    if (stopping_) return;
+    awake_ = false;
+    guard.unlock();
+    absl::Status status = saver_->Pump();
+    guard.lock();
+    status_ = std::move(status);
   }
 }
 

@@ -47,14 +47,17 @@ struct TraceSource {
   TraceFileOptions file_options;
 };
 
-// One file in the making. One thread at a time.
+// A file, or the files of a stream, in the making. One thread at a time.
 class TraceSaver {
  public:
   enum class Mode { kSnapshot, kStream };
 
-  // Creates the file and writes its head. A stream has its name from now on.
+  // Creates the file and writes its head. A stream has its name from now on;
+  // of one with a limit (source.file_options.max_file_bytes) `max_files` are
+  // kept, see file_series.h.
   static absl::StatusOr<std::unique_ptr<TraceSaver>> Begin(
-      const TraceSource& source, const std::string& path, Mode mode);
+      const TraceSource& source, const std::string& path, Mode mode,
+      uint32_t max_files = 1);
 
   TraceSaver(const TraceSaver&) = delete;
   TraceSaver& operator=(const TraceSaver&) = delete;
@@ -66,10 +69,12 @@ class TraceSaver {
   absl::StatusOr<TraceFileInfo> Finish();
 
  private:
-  TraceSaver(const TraceSource& source, Mode mode,
-             std::unique_ptr<TraceFileWriter> writer);
+  TraceSaver(const TraceSource& source, std::string path, Mode mode,
+             uint32_t max_files, std::unique_ptr<TraceFileWriter> writer);
 
   absl::Status WriteHead();
+  // Ends the file of a stream and begins the next one.
+  absl::Status NextFile();
   // Fixes what belongs to the file, and how much that is.
   void TakeTotals();
   // Under the mutex.
@@ -80,9 +85,13 @@ class TraceSaver {
                                 bool head);
   absl::Status WriteSlice(uint32_t target, const RecordSlice& slice);
   TraceStatsValues MakeStats() const;
+  // Of all buffers. Under the mutex.
+  uint64_t PacketsRejected() const;
 
   const TraceSource source_;
+  const std::string path_;
   const Mode mode_;
+  const uint32_t max_files_;
   const std::unique_ptr<TraceFileWriter> writer_;
 
   std::vector<ReadCursor> cursors_;  // one per target buffer
@@ -103,7 +112,7 @@ class TraceStream {
  public:
   static absl::StatusOr<std::unique_ptr<TraceStream>> Start(
       const TraceSource& source, const std::string& path,
-      std::chrono::milliseconds period);
+      std::chrono::milliseconds period, uint32_t max_files = 1);
 
   // Finishes, and forgets the outcome.
   ~TraceStream();
@@ -112,6 +121,9 @@ class TraceStream {
 
   // Makes it take what there is without waiting for its period. Thread-safe.
   void WakeUp();
+
+  // The first error since Start. Thread-safe.
+  absl::Status status();
 
   // Writes the rest and ends. The first error since Start, if any. Once.
   absl::StatusOr<TraceFileInfo> Finish();
@@ -130,9 +142,9 @@ class TraceStream {
   std::condition_variable changed_;
   bool awake_ = false;
   bool stopping_ = false;
+  absl::Status status_;
 
   bool finished_ = false;
-  absl::Status status_;  // of the thread while it runs
   os::BackgroundThread thread_;
 };
 

@@ -744,6 +744,57 @@ TEST(ConsumerTest, StreamMovesPacketsOutWithoutLoss) {
   EXPECT_EQ(snapshot->lost.total(), 0u);
 }
 
+TEST(ConsumerTest, OptionsOfAStreamThatBreakARuleAreNamed) {
+  auto consumer = MakeConsumer(TestOptions());
+  const auto error_of = [&](const StreamOptions& options) {
+    const absl::Status status = consumer->StreamTo("/nowhere/at/all", options);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  StreamOptions options;
+  options.period = milliseconds(0);
+  EXPECT_THAT(error_of(options), HasSubstr("0 ms"));
+  options = StreamOptions();
+  options.max_file_bytes = 1000;
+  EXPECT_THAT(error_of(options), HasSubstr("1000 bytes"));
+  options.max_file_bytes = 1 << 20;
+  options.max_files = 0;
+  EXPECT_THAT(error_of(options), HasSubstr("0 files"));
+  options.max_files = 1001;
+  EXPECT_THAT(error_of(options), HasSubstr("1001 files"));
+}
+
+TEST(ConsumerTest, CompressedFilesHoldTheSamePackets) {
+  auto consumer = MakeConsumer(TestOptions());
+  FedRing ring;
+  Attach(*consumer, ring.AttachOptions());
+  for (int i = 0; i < 30; ++i) ring.Publish(1, 20);
+  consumer->Flush(kLong);
+  ScopedTrace plain;
+  ScopedTrace compressed;
+  SaveOptions save;
+  save.compress = true;
+  const auto info = consumer->WriteTrace(compressed.path(), save);
+  if (absl::IsUnimplemented(info.status())) {
+    GTEST_SKIP() << "built without zlib";
+  }
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_LT(info->bytes, Save(*consumer, plain).bytes / 2);
+  EXPECT_EQ(info->packets, 600u);
+  Accounting accounting;
+  accounting.Add(compressed.Read().packets);
+  accounting.ExpectTotal(600, 0);
+  EXPECT_THAT(accounting.complaints(), IsEmpty());
+
+  StreamOptions stream;
+  stream.compress = true;
+  ASSERT_TRUE(consumer->StreamTo(plain.path(), stream).ok());
+  EXPECT_TRUE(consumer->stream_status().ok());
+  ASSERT_TRUE(consumer->StopStreaming().ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(consumer->stream_status()));
+  EXPECT_GT(plain.Read().compressed_packets, 0u);
+}
+
 TEST(ConsumerTest, AFileThatCannotBeWrittenIsAnErrorThatNamesIt) {
   auto consumer = MakeConsumer(TestOptions());
   const auto info = consumer->WriteTrace("/nowhere/at/all");

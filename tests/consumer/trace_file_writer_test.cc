@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/consumer/packet_compressor.h"
 #include "src/consumer/target_buffer.h"
 #include "tests/consumer/chunk_fixture.h"
 #include "tests/support/child_process.h"
@@ -695,6 +696,161 @@ TEST_F(RealFileTest, StreamCanBeFoundWhileItGrowsAndAfterAKill) {
   EXPECT_THAT(file.complaints, IsEmpty());
   EXPECT_EQ(file.cut_bytes, 0u);
   EXPECT_EQ(file.packets.size(), 12u);
+}
+
+// --- Files with a limit, and compressed ones ---
+
+// The files that one writer writes, each on a disk of its own.
+class LimitedFilesTest : public TraceFileWriterTest {
+ protected:
+  std::unique_ptr<TraceFileWriter> MakeLimitedWriter(
+      std::vector<MetadataPacket> descriptors) {
+    auto writer = MakeWriter();
+    files_.push_back(&disk_);
+    writer->set_on_full([this, descriptors, raw = writer.get()] {
+      absl::Status status = raw->EndFile({});
+      if (!status.ok()) return status;
+      more_.push_back(std::make_unique<FakeDisk>());
+      more_.back()->space = space_of_next_;
+      files_.push_back(more_.back().get());
+      raw->StartFile(std::make_unique<FakeSink>(files_.back()));
+      return raw->Begin(descriptors, nullptr);
+    });
+    EXPECT_TRUE(writer->Begin(descriptors, nullptr).ok());
+    return writer;
+  }
+
+  // The names of events in the files, which are good, one after the other.
+  std::string NamesInFiles() {
+    std::string names;
+    for (const FakeDisk* disk : files_) {
+      const test::TraceFile file = test::ReadTraceBytes(disk->bytes);
+      EXPECT_THAT(test::CheckTrace(file, {true, true, false, false}),
+                  IsEmpty());
+      for (const TracePacket& packet : file.packets) {
+        if (packet.has_track_event()) names += packet.track_event().name()[0];
+      }
+    }
+    return names;
+  }
+
+  std::vector<FakeDisk*> files_;
+  std::vector<std::unique_ptr<FakeDisk>> more_;
+  size_t space_of_next_ = SIZE_MAX;
+};
+
+TEST_F(LimitedFilesTest, NoFileExceedsTheLimitAndEachHasAHead) {
+  options_.max_file_bytes = 4096;
+  options_.max_stats_bytes = MaxTraceStatsSize(0);
+  auto writer = MakeLimitedWriter({Descriptor(1, 5)});
+  std::string expected;
+  for (int i = 0; i < 100; ++i) {
+    const char letter = static_cast<char>('a' + i % 26);
+    expected += letter;
+    Store(sequence_, {EventPacket(now_, std::string(200, letter))});
+  }
+  ASSERT_TRUE(writer->Append(Slice(), &progress_, nullptr).ok());
+  ASSERT_TRUE(writer->Finish({}).ok());
+  ASSERT_GT(files_.size(), 5u);
+  size_t bytes = 0;
+  for (const FakeDisk* disk : files_) {
+    EXPECT_LE(disk->bytes.size(), 4096u);
+    if (disk != files_.back()) {
+      EXPECT_GT(disk->bytes.size(), 3000u);
+    }
+    bytes += disk->bytes.size();
+    EXPECT_TRUE(
+        test::ReadTraceBytes(disk->bytes).packets[1].has_track_descriptor());
+  }
+  EXPECT_EQ(NamesInFiles(), expected);
+  EXPECT_EQ(writer->stats().files, files_.size());
+  EXPECT_EQ(writer->stats().packets, 100u);
+  EXPECT_EQ(writer->stats().bytes, bytes);
+}
+
+// Descriptors could fill every file, and a packet need not fit into any.
+TEST_F(LimitedFilesTest, LargeHeadsAndPacketsDoNotStopIt) {
+  options_.max_file_bytes = 4096;
+  std::vector<MetadataPacket> head;
+  for (uint64_t i = 1; i <= 200; ++i) head.push_back(Descriptor(i, i));
+  auto writer = MakeLimitedWriter(head);
+  Store(sequence_,
+        {EventPacket(now_, std::string(1500, 'a')),
+         EventPacket(now_, std::string(1500, 'b')),
+         EventPacket(now_, std::string(9000, 'c')), EventPacket(now_, "d")});
+  ASSERT_TRUE(writer->Append(Slice(), &progress_, nullptr).ok());
+  ASSERT_TRUE(writer->Finish({}).ok());
+  EXPECT_EQ(NamesInFiles(), "abcd");
+  EXPECT_EQ(files_.size(), 4u);
+}
+
+TEST_F(LimitedFilesTest, NextFileThatFailsKeepsTheOnesBefore) {
+  options_.max_file_bytes = 4096;
+  space_of_next_ = 10;
+  auto writer = MakeLimitedWriter({});
+  for (int i = 0; i < 30; ++i) {
+    Store(sequence_, {EventPacket(now_, std::string(200, 'a'))});
+  }
+  absl::Status status = writer->Append(Slice(), &progress_, nullptr);
+  if (status.ok()) status = writer->Finish({});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("write"));
+  EXPECT_EQ(writer->Finish({}), status);
+  ASSERT_EQ(files_.size(), 2u);
+  EXPECT_THAT(test::CheckTrace(test::ReadTraceBytes(disk_.bytes)), IsEmpty());
+  EXPECT_TRUE(files_[1]->removed);
+}
+
+TEST_F(LimitedFilesTest, CompressedFilesHaveTheSamePacketsAndKeepTheLimit) {
+  if (!CanCompressPackets()) GTEST_SKIP() << "built without zlib";
+  options_.compress = true;
+  options_.max_file_bytes = 4096;
+  auto writer = MakeLimitedWriter({Descriptor(1, 5)});
+  std::string expected;
+  std::string noise;  // does not get much shorter
+  uint32_t state = 1;
+  for (int i = 0; i < 300; ++i) {
+    const char letter = static_cast<char>('a' + i % 26);
+    expected += letter;
+    noise = letter;
+    for (int k = 0; k < 100; ++k) {
+      state = state * 1664525 + 1013904223;
+      noise += static_cast<char>('a' + (state >> 28));
+    }
+    Store(sequence_, {EventPacket(now_, noise)});
+  }
+  ASSERT_TRUE(writer->Append(Slice(), &progress_, nullptr).ok());
+  ASSERT_TRUE(writer->Finish({}).ok());
+  size_t bytes = 0;
+  for (const FakeDisk* disk : files_) {
+    EXPECT_LE(disk->bytes.size(), 4096u);
+    if (disk != files_.back()) {
+      EXPECT_GT(disk->bytes.size(), 3000u);
+    }
+    EXPECT_GT(test::ReadTraceBytes(disk->bytes).compressed_packets, 0u);
+    bytes += disk->bytes.size();
+  }
+  EXPECT_EQ(NamesInFiles(), expected);
+  EXPECT_EQ(writer->stats().bytes, bytes);
+  EXPECT_LT(bytes, 300u * 100);
+}
+
+TEST_F(LimitedFilesTest, FullDiskKeepsWholeCompressedPackets) {
+  if (!CanCompressPackets()) GTEST_SKIP() << "built without zlib";
+  options_.compress = true;
+  disk_.space = 500;
+  auto writer = MakeWriter();
+  ASSERT_TRUE(writer->Begin({}, nullptr).ok());
+  absl::Status status;
+  for (int i = 0; i < 50 && status.ok(); ++i) {
+    Store(sequence_, {EventPacket(now_, std::string(500, 'a'))});
+    status = writer->Append(Slice(), &progress_, nullptr);
+    if (status.ok()) status = writer->Flush();
+  }
+  ASSERT_FALSE(status.ok());
+  const test::TraceFile file = test::ReadTraceBytes(disk_.bytes);
+  EXPECT_THAT(file.complaints, IsEmpty());
+  EXPECT_EQ(file.cut_bytes, 0u);
+  EXPECT_GT(file.compressed_packets, 1u);
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,6 +24,7 @@
 #include "tests/consumer/fed_ring.h"
 #include "tests/support/accounting.h"
 #include "tests/support/eventually.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/trace_file_checker.h"
 
 namespace tracering::internal {
@@ -193,6 +196,65 @@ TEST_F(TraceSaverTest, StreamsFollowEachOtherWithoutAGap) {
   }
   accounting.ExpectTotal(fed.attempted(), 0);
   EXPECT_THAT(accounting.complaints(), IsEmpty());
+}
+
+// What is kept of a stream in several files is its end, without a gap, and
+// every file says whose packets it has.
+TEST_F(TraceSaverTest, FilesOfAStreamFollowEachOtherAndTheOldestGo) {
+  constexpr uint32_t kFiles = 4;
+  constexpr uint64_t kLimit = 64 * 1024;
+  const test::TempDir directory;
+  const std::string path = directory.Path("trace");
+  const auto name_of = [&path](uint32_t number) {
+    return number == 0 ? path : path + "." + std::to_string(number);
+  };
+  // Of an earlier stream: they are moved on, not written over.
+  for (const uint32_t number : {0, 1}) {
+    std::ofstream(name_of(number)) << "old " << number;
+  }
+  source_.file_options.max_file_bytes = kLimit;
+  FedRing fed;
+  Attach(fed);
+  absl::StatusOr<std::unique_ptr<TraceStream>> stream =
+      TraceStream::Start(source_, path, milliseconds(1), kFiles);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  std::string old;
+  std::getline(std::ifstream(name_of(2)), old);
+  EXPECT_EQ(old, "old 1");
+  for (int round = 0; round < 40; ++round) {
+    for (int i = 0; i < 20; ++i) fed.Publish(1, 20);
+    Drain();
+    (*stream)->WakeUp();
+    EXPECT_TRUE(test::Eventually([&] {
+      const std::lock_guard<LoopMutex> guard(mutex_);
+      return buffers_->buffer(0).stats().packets_consumed == fed.attempted();
+    }));
+  }
+  const absl::StatusOr<TraceFileInfo> info = (*stream)->Finish();
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->path, path);
+  EXPECT_GT(info->files, kFiles);
+  EXPECT_EQ(info->packets, fed.attempted());
+  EXPECT_EQ(info->lost.total(), 0u);
+
+  std::vector<uint64_t> kept;
+  for (uint32_t number = kFiles; number-- > 0;) {
+    EXPECT_LE(std::filesystem::file_size(name_of(number)), kLimit);
+    EXPECT_THAT(test::CheckTraceFile(name_of(number)), IsEmpty());
+    size_t in_file = 0;
+    for (const test::TracePacket& packet :
+         test::ReadTraceFile(name_of(number)).packets) {
+      if (!packet.has_track_event()) continue;
+      ++in_file;
+      kept.push_back(test::NumberOf(packet)->index);
+      EXPECT_FALSE(packet.has_previous_packet_dropped());
+      if (kept.size() < 2) continue;
+      EXPECT_EQ(kept[kept.size() - 2] + 1, kept.back());
+    }
+    EXPECT_GT(in_file, 0u);
+  }
+  EXPECT_EQ(kept.back() + 1, fed.attempted());
+  EXPECT_FALSE(std::filesystem::exists(name_of(kFiles)));
 }
 
 // A round takes what was there when it began, or it would never end, and never

@@ -2,6 +2,9 @@
 #include "tests/support/trace_file_checker.h"
 
 #include <fmt/format.h>
+#ifdef TRACERING_WITH_ZLIB
+#include <zlib.h>
+#endif
 
 #include <algorithm>
 #include <fstream>
@@ -359,6 +362,57 @@ bool ReadVarint(std::string_view* rest, uint64_t* value) {
   return false;
 }
 
+// What `deflated` was made of; empty, with a complaint, where it is broken.
+std::string Inflate(const std::string& deflated, TraceFile* file) {
+  std::string inflated;
+#ifdef TRACERING_WITH_ZLIB
+  z_stream stream{};
+  inflateInit(&stream);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(deflated.data()));
+  stream.avail_in = static_cast<uInt>(deflated.size());
+  int result = Z_OK;
+  while (result == Z_OK) {
+    Bytef piece[4096];
+    stream.next_out = piece;
+    stream.avail_out = sizeof(piece);
+    result = inflate(&stream, Z_NO_FLUSH);
+    inflated.append(reinterpret_cast<const char*>(piece),
+                    sizeof(piece) - stream.avail_out);
+  }
+  if (result != Z_STREAM_END || stream.avail_in != 0) {
+    file->complaints.push_back("compressed packets that are no zlib stream");
+    inflated.clear();
+  }
+  inflateEnd(&stream);
+#else
+  file->complaints.push_back("compressed packets, and no zlib to read them");
+#endif
+  return inflated;
+}
+
+// Puts the packets that `packet`, at `offset`, holds in its place.
+void AddCompressed(const TracePacket& packet, size_t offset, TraceFile* file) {
+  ++file->compressed_packets;
+  TracePacket rest = packet;
+  rest.clear_compressed_packets();
+  if (rest.ByteSizeLong() != 0) {
+    file->complaints.push_back(
+        fmt::format("the packet at byte {} holds others and more", offset));
+  }
+  TraceFile held = ReadTraceBytes(Inflate(packet.compressed_packets(), file));
+  if (held.compressed_packets != 0 || held.cut_bytes != 0) {
+    held.complaints.push_back("it holds such a packet itself, or half of one");
+  }
+  for (const std::string& complaint : held.complaints) {
+    file->complaints.push_back(fmt::format(
+        "in the compressed packet at byte {}: {}", offset, complaint));
+  }
+  for (TracePacket& inner : held.packets) {
+    file->packets.push_back(std::move(inner));
+    file->offsets.push_back(offset);
+  }
+}
+
 }  // namespace
 
 TraceFile ReadTraceBytes(std::string_view bytes) {
@@ -380,12 +434,14 @@ TraceFile ReadTraceBytes(std::string_view bytes) {
     }
     TracePacket packet;
     // Parsing of a sub-range: the size is at most that of the whole input.
-    if (packet.ParseFromArray(rest.data(), static_cast<int>(size))) {
-      file.packets.push_back(std::move(packet));
-      file.offsets.push_back(offset);
-    } else {
+    if (!packet.ParseFromArray(rest.data(), static_cast<int>(size))) {
       file.complaints.push_back(
           fmt::format("the packet at byte {} does not parse", offset));
+    } else if (packet.has_compressed_packets()) {
+      AddCompressed(packet, offset, &file);
+    } else {
+      file.packets.push_back(std::move(packet));
+      file.offsets.push_back(offset);
     }
     rest.remove_prefix(size);
   }

@@ -15,9 +15,11 @@
 namespace tracering::test {
 
 struct TraceFile {
+  // Those that were compressed in the place of the packet that held them.
   std::vector<TracePacket> packets;
-  // Where each packet's framing begins.
+  // Where each packet's framing begins, or that of the one that held it.
   std::vector<size_t> offsets;
+  size_t compressed_packets = 0;  // packets that held others
   // Bytes of a last packet that is not all there; 0 unless the file was cut.
   size_t cut_bytes = 0;
   // Broken framing, packets that do not parse, a file that cannot be read.
