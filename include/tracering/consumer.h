@@ -51,6 +51,14 @@ struct ConsumerLimits {
   size_t metadata_buffer_size = 1 << 20;
 };
 
+// A producer says that something happened (Producer::Trigger).
+struct TriggerEvent {
+  std::string name;
+  uint64_t producer = 0;  // ProducerStats::id
+  std::string producer_name;
+  pid_t pid = 0;  // 0 if it cannot be trusted
+};
+
 struct ConsumerOptions {
   // Where producers connect. Empty: no socket, rings are attached by hand.
   // DefaultSocketPath() is where producers look unless they are told.
@@ -73,6 +81,10 @@ struct ConsumerOptions {
   // locks, never two at the same time. It may call the consumer's methods
   // except Stop and the destructor. None: silence.
   std::function<void(std::string_view)> log;
+  // Called for each trigger, under the same rules as `log`, and not at the same
+  // time. What takes long, such as saving a snapshot, is for another thread.
+  // Producers that pull many triggers at once: some of them are left out.
+  std::function<void(const TriggerEvent&)> on_trigger;
 };
 
 // $TRACERING_SOCKET, else $XDG_RUNTIME_DIR/tracering.sock, else

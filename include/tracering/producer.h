@@ -227,6 +227,13 @@ class Producer {
   // FAILED_PRECONDITION: this is a forked child.
   absl::Status Flush(std::chrono::nanoseconds timeout);
 
+  // Tells the service that something happened, named by 1 to 255 bytes, which
+  // may make it save a snapshot of what was traced up to now and for some time
+  // to come. Does not wait, and costs a system call: not for each event.
+  // UNAVAILABLE: nobody is there to hear it, or its queue is full;
+  // FAILED_PRECONDITION: this is a forked child.
+  absl::Status Trigger(std::string_view name);
+
   // Whether a consumer has attached the rings. It may be frozen.
   bool consumer_attached() const;
 

@@ -123,7 +123,7 @@ absl::StatusOr<std::unique_ptr<Consumer::Impl>> Consumer::Impl::Create(
 Consumer::Impl::Impl(ConsumerOptions options, os::Epoll epoll,
                      std::unique_ptr<internal::BufferSet> buffers)
     : options_(std::move(options)),
-      log_(options_.log),
+      log_(options_.log, options_.on_trigger),
       epoll_(std::move(epoll)),
       buffers_(std::move(buffers)),
       registry_(options_.limits, options_.wakeup_threshold, buffers_.get(),

@@ -419,8 +419,10 @@ void ControlServer::OnMessage(ProducerSession* session,
     status = OnAddRings(session, *rings, fds);
   } else if (auto* buffers = std::get_if<control::AddBuffers>(&message)) {
     status = OnAddBuffers(session, std::move(*buffers));
+  } else if (auto* trigger = std::get_if<control::Trigger>(&message)) {
+    log_->AddTrigger({std::move(trigger->name), session->id, session->name,
+                      session->owner.pid});
   }
-  // Triggers ask for a snapshot, which is the user's to take.
   if (!status.ok()) Reject(session, Message(status));
 }
 

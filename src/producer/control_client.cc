@@ -130,6 +130,27 @@ void ControlClient::AddBuffer(control::BufferInfo buffer) {
   forget.Commit();
 }
 
+absl::Status ControlClient::SendTrigger(std::string_view name) {
+  control::Trigger trigger;
+  trigger.name = std::string(name);
+  std::string bytes;
+  if (name.empty() ||
+      control::EncodeProducerMessage(std::move(trigger), &bytes) !=
+          control::CodecOutcome::kOk) {
+    return absl::InvalidArgumentError(
+        fmt::format("trigger of {} bytes: a name has 1 to {}", name.size(),
+                    control::kMaxNameSize));
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!socket_.IsOurs()) {
+    return absl::UnavailableError("no service is there to hear a trigger");
+  }
+  const os::SendResult sent = os::SendMessage(socket_.get(), bytes);
+  if (sent.outcome == os::SendOutcome::kSent) return absl::OkStatus();
+  return absl::UnavailableError(fmt::format("a trigger could not be sent: {}",
+                                            std::strerror(sent.error)));
+}
+
 std::string ControlClient::last_error() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return last_error_;

@@ -25,6 +25,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -101,6 +102,10 @@ class ControlClient {
   // that buffer can be seen (unless the service does not read its socket). Any
   // thread.
   void AddBuffer(control::BufferInfo buffer);
+
+  // Sends a trigger to the consumer that is attached, or about to be. Any
+  // thread.
+  absl::Status SendTrigger(std::string_view name);
 
   // Why there is no consumer. Empty while one is attached. Any thread.
   std::string last_error() const;

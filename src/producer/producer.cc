@@ -78,6 +78,10 @@ absl::Status Producer::Flush(nanoseconds timeout) {
   return impl_->Flush(timeout);
 }
 
+absl::Status Producer::Trigger(std::string_view name) {
+  return impl_->Trigger(name);
+}
+
 bool Producer::consumer_attached() const {
   return !impl_->InForkedChild() && impl_->attached();
 }

@@ -341,6 +341,17 @@ absl::Status Producer::Impl::NoConsumerError() const {
       fmt::format("no consumer is attached: {}", client_->last_error()));
 }
 
+absl::Status Producer::Impl::Trigger(std::string_view name) {
+  if (InForkedChild()) {
+    return absl::FailedPreconditionError(
+        "this is a forked child; create a producer of its own");
+  }
+  ThreadWriters::PublishPending(id_);
+  return internal::Contain(
+      [&] { return client_->SendTrigger(name); },
+      [] { return absl::Status(absl::StatusCode::kResourceExhausted, ""); });
+}
+
 absl::Status Producer::Impl::Flush(nanoseconds timeout) {
   if (InForkedChild()) {
     return absl::FailedPreconditionError(

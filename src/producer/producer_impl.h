@@ -62,6 +62,7 @@ class Producer::Impl final : public internal::ControlClient::Delegate {
   void DescriptorsChanged();
 
   absl::Status Flush(std::chrono::nanoseconds timeout);
+  absl::Status Trigger(std::string_view name);
   bool WaitForConsumer(std::chrono::nanoseconds timeout);
   bool attached() const;
   Stats ReadStats();

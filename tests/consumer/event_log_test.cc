@@ -66,7 +66,27 @@ TEST(EventLogTest, WhatExceedsTheBoundIsCounted) {
 TEST(EventLogTest, NoCallbackCostsNothing) {
   EventLog log(nullptr);
   log.Add("line");
+  log.AddTrigger({"trigger", 1, "producer", 2});
   log.Dispatch();
+}
+
+TEST(EventLogTest, TriggersOfOneProducerTakeNoOthersAway) {
+  std::vector<std::string> triggers;
+  EventLog log(nullptr, [&](const TriggerEvent& trigger) {
+    triggers.push_back(trigger.producer_name + ":" + trigger.name);
+  });
+  for (int i = 0; i < 1000; ++i) {
+    log.AddTrigger({std::to_string(i), 1, "noisy", 2});
+    log.AddTrigger({"again", 2, "repeating", 2});
+  }
+  log.AddTrigger({"one", 3, "quiet", 2});
+  log.Dispatch();
+  EXPECT_EQ(triggers.size(), EventLog::kMaxTriggersPerProducer + 2);
+  EXPECT_EQ(triggers.back(), "quiet:one");
+  // Once it was heard of it can be pulled again.
+  log.AddTrigger({"again", 2, "repeating", 2});
+  log.Dispatch();
+  EXPECT_EQ(triggers.back(), "repeating:again");
 }
 
 }  // namespace

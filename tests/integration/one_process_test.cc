@@ -246,6 +246,34 @@ TEST_F(OneProcessTest, WhatIsDroppedBetweenTwoServicesIsCountedByTheSecond) {
   EXPECT_EQ(delivered + lost, index);
 }
 
+TEST_F(OneProcessTest, TriggerArrivesWithWhatWasTracedBeforeIt) {
+  std::vector<TriggerEvent> triggers;
+  uint64_t packets = 0;
+  options_.on_trigger = [&](const TriggerEvent& trigger) {
+    triggers.push_back(trigger);
+    consumer_->Flush(kLong);
+    packets = consumer_->WriteTrace(trace_path())->packets;
+  };
+  std::unique_ptr<Producer> early = *Producer::Create(ProducerFor("early"));
+  EXPECT_TRUE(absl::IsUnavailable(early->Trigger("nobody")));
+  CreateConsumer();
+  auto producer = DriveUntilAttached(ProducerFor("app"));
+  EXPECT_TRUE(absl::IsInvalidArgument(producer->Trigger("")));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(producer->Trigger(std::string(256, 'x'))));
+  TraceWriter& writer = producer->ThreadWriter("main");
+  const WriterBatch batch = writer.Batch();
+  WriteNumbered(writer, 0, 0);
+  const std::string name(255, 'n');
+  ASSERT_TRUE(producer->Trigger(name).ok());
+  DriveUntil([&](const ConsumerStats&) { return !triggers.empty(); });
+  ASSERT_EQ(triggers.size(), 1u);
+  EXPECT_EQ(triggers[0].name, name);
+  EXPECT_EQ(triggers[0].producer_name, "app");
+  EXPECT_EQ(triggers[0].pid, getpid());
+  EXPECT_EQ(packets, 1u);
+}
+
 TEST_F(OneProcessTest, DescriptorsOfThreadsAreInTheFileAndNotInTheCounts) {
   StartConsumer();
   auto producer = StartProducer(ProducerFor("named"));
