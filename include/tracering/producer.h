@@ -80,6 +80,18 @@ struct ProducerOptions {
   size_t chunk_size = 4096;
   // At most 62 of them with a ring of their own, at most 1023 in all.
   std::vector<BufferOptions> buffers;
+  // Keeps the rings in files, which outlive this process however it ends, and
+  // are read with RingInspector or `tracering ring`: the shared ring in this
+  // one, those of buffers in FILE.1 and so on as declared, descriptors in
+  // FILE.descriptors. "%p" stands for the process id; a file that is there is
+  // replaced. Such a producer has no service: rings that a service reads are
+  // sealed memory, which a file cannot be. A ring that is full refuses the
+  // newest packets, so the files hold the first ones. For the last ones see
+  // examples/flight_recorder.cc.
+  // Not to be cut by anybody, which would be a SIGBUS for this process. On a
+  // file system in memory (/dev/shm) unless they are to survive the machine: a
+  // write may have to wait for a disk. Not with StartupMode::kOff.
+  std::string ring_file;
   StartupMode startup = StartupMode::kBuffer;
   // For thread writers, and for CreateWriter where nothing else is said.
   WriterOptions writer_options;

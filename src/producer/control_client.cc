@@ -76,7 +76,8 @@ ControlClient::ControlClient(Config config, Delegate* delegate, os::Epoll epoll,
       timer_(std::move(timer)),
       wake_fd_(std::move(wake_fd)),
       retry_delay_(kMinRetryDelay),
-      last_error_("not connected yet"),
+      last_error_(config_.socket_path.empty() ? "the rings are kept in files"
+                                              : "not connected yet"),
       fork_generation_(ForkGuard::Generation()),
       fork_registration_({nullptr, 0, nullptr, nullptr, &guarded_socket_}) {}
 
@@ -184,7 +185,7 @@ void ControlClient::HandleTimer() {
     Work();
     return;
   }
-  if (state_ != State::kIdle) return;
+  if (state_ != State::kIdle || config_.socket_path.empty()) return;
   absl::StatusOr<os::UniqueFd> socket = ConnectToTrusted();
   const absl::Status status =
       socket.ok() ? Greet(*std::move(socket)) : socket.status();

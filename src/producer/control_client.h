@@ -61,7 +61,7 @@ class ControlClient {
   };
 
   struct Config {
-    std::string socket_path;
+    std::string socket_path;  // empty: there is no service
     std::string process_name;
     std::vector<uid_t> allowed_uids;  // besides our own and root
     // What is shown to each consumer; the memfds are the delegate's and stay

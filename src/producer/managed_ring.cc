@@ -52,10 +52,14 @@ void ManagedWriter::LetGoIfClosed() {
 }
 
 absl::StatusOr<std::shared_ptr<ManagedRing>> ManagedRing::Create(
-    Config config, std::shared_ptr<const os::GuardedFd> event_slot) {
+    Config config, std::shared_ptr<const os::GuardedFd> event_slot,
+    const std::string& file) {
   const size_t bytes = config.geometry.RingSize();
-  absl::StatusOr<os::UniqueFd> memfd = os::CreateSealedMemory(
-      fmt::format("tracering:{}", config.name).c_str(), bytes);
+  absl::StatusOr<os::UniqueFd> memfd =
+      file.empty()
+          ? os::CreateSealedMemory(
+                fmt::format("tracering:{}", config.name).c_str(), bytes)
+          : os::CreateFileMemory(file, bytes);
   if (!memfd.ok()) return memfd.status();
   absl::StatusOr<os::SharedMapping> mapping =
       os::SharedMapping::Map(memfd->get(), bytes);

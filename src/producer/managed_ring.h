@@ -86,9 +86,11 @@ class ManagedRing : public std::enable_shared_from_this<ManagedRing> {
     uint16_t max_writer_id = 65535;
   };
 
-  // Allocates the ring's memory. The error says what is missing.
+  // Allocates the ring's memory: a memfd, or the file of that name. The error
+  // says what is missing.
   static absl::StatusOr<std::shared_ptr<ManagedRing>> Create(
-      Config config, std::shared_ptr<const os::GuardedFd> event_slot);
+      Config config, std::shared_ptr<const os::GuardedFd> event_slot,
+      const std::string& file = std::string());
 
   ManagedRing(const ManagedRing&) = delete;
   ManagedRing& operator=(const ManagedRing&) = delete;

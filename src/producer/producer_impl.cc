@@ -65,7 +65,10 @@ absl::StatusOr<std::shared_ptr<Producer::Impl>> Producer::Impl::Create(
   std::shared_ptr<Impl> impl(new Impl(std::move(options)));
   if (absl::Status status = impl->MakeRings(); !status.ok()) return status;
   if (absl::Status status = impl->MakeClient(); !status.ok()) return status;
-  if (impl->options_.own_thread) {
+  if (impl->IsOffline()) {
+    impl->descriptors_->BeginSession();
+    impl->DescriptorsChanged();
+  } else if (impl->options_.own_thread) {
     if (absl::Status status = StartThread(impl); !status.ok()) return status;
   }
   return impl;
@@ -124,8 +127,14 @@ absl::Status Producer::Impl::AddRing(ManagedRing::Config config,
   info.chunk_size = config.geometry.chunk_size();
   info.role = role;
   info.index = static_cast<uint32_t>(rings_.size());
+  std::string file = options_.ring_file;
+  if (IsOffline() && config.metadata) {
+    file += ".descriptors";
+  } else if (IsOffline() && info.index != 0) {
+    file += fmt::format(".{}", info.index);
+  }
   absl::StatusOr<std::shared_ptr<ManagedRing>> ring =
-      ManagedRing::Create(std::move(config), event_slot_);
+      ManagedRing::Create(std::move(config), event_slot_, file);
   if (!ring.ok()) return ring.status();
   rings_.push_back(*std::move(ring));
   ring_infos_.push_back(info);
@@ -134,7 +143,7 @@ absl::Status Producer::Impl::AddRing(ManagedRing::Config config,
 
 absl::Status Producer::Impl::MakeClient() {
   ControlClient::Config config;
-  config.socket_path = options_.socket_path;
+  if (!IsOffline()) config.socket_path = options_.socket_path;
   config.process_name = options_.name;
   config.allowed_uids = options_.allowed_service_uids;
   config.rings = ring_infos_;
@@ -249,7 +258,7 @@ uint64_t Producer::Impl::NewThreadTrack(std::string_view name) {
 }
 
 void Producer::Impl::DescriptorsChanged() {
-  if (!attached()) return;
+  if (!IsOffline() && !attached()) return;
   const bool is_work_left =
       internal::Contain([this] { return DoWork(); }, [] { return true; });
   if (is_work_left) client_->RequestWork();

@@ -88,6 +88,8 @@ class Producer::Impl final : public internal::ControlClient::Delegate {
   absl::Status AddRing(internal::ManagedRing::Config config,
                        control::RingRole role);
   absl::Status MakeClient();
+  // Its rings are files, which no service reads.
+  bool IsOffline() const { return !options_.ring_file.empty(); }
   internal::RingMode IdleMode() const {
     return options_.startup == StartupMode::kOff ? internal::RingMode::kOff
                                                  : internal::RingMode::kOn;

@@ -2,6 +2,7 @@
 #include "src/producer/producer_options.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
@@ -111,10 +112,20 @@ absl::Status CompleteOptions(ProducerOptions* options) {
                     options->name.size(), control::kMaxNameSize));
   }
   options->socket_path = os::ResolveSocketPath(options->socket_path);
+  for (size_t at = 0;
+       (at = options->ring_file.find("%p", at)) != std::string::npos;) {
+    options->ring_file.replace(at, 2, fmt::to_string(getpid()));
+  }
   if (options->socket_path.size() > kMaxSocketPathSize) {
     return absl::InvalidArgumentError(fmt::format(
         "socket path '{}' has {} bytes; at most {}", options->socket_path,
         options->socket_path.size(), kMaxSocketPathSize));
+  }
+  if (!options->ring_file.empty() && options->startup == StartupMode::kOff) {
+    return absl::InvalidArgumentError(
+        fmt::format("ring_file '{}' with StartupMode::kOff: there is no "
+                    "consumer that would switch it on",
+                    options->ring_file));
   }
   if (absl::Status status = CheckChunkSize(options->chunk_size); !status.ok()) {
     return status;

@@ -137,6 +137,17 @@ TEST_F(BadOptionsTest, RingSizesOfBuffers) {
               HasSubstr("ring_size of buffer 'a' is 5000 bytes"));
 }
 
+TEST_F(BadOptionsTest, RingFiles) {
+  ProducerOptions options = Options();
+  for (const char* path : {"/nowhere/at/all", "/dev/null"}) {
+    options.ring_file = path;
+    EXPECT_THAT(std::string(Producer::Create(options).status().message()),
+                HasSubstr(path));
+  }
+  options.startup = StartupMode::kOff;
+  EXPECT_THAT(ErrorOf(options), HasSubstr("StartupMode::kOff"));
+}
+
 TEST_F(BadOptionsTest, NumbersOfBuffersAndOwnRings) {
   ProducerOptions options = Options();
   for (int i = 0; i < 63; ++i) {

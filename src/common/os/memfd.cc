@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -82,35 +83,62 @@ int CreateMemfd(const char* name) {
   return memfd_create(name, kFlags);  // a kernel before 6.3
 }
 
-}  // namespace
-
-absl::StatusOr<UniqueFd> CreateSealedMemory(const char* debug_name,
-                                            size_t bytes) {
+absl::Status CheckSize(size_t bytes) {
   if (bytes == 0 ||
       bytes > static_cast<size_t>(std::numeric_limits<off_t>::max())) {
     return absl::InvalidArgumentError(fmt::format(
         "shared memory of {} bytes: the size must be from 1 to 2^63 - 1",
         bytes));
   }
-  if (absl::Status status = CheckFileSizeLimit(bytes); !status.ok()) {
-    return status;
+  return CheckFileSizeLimit(bytes);
+}
+
+// Gives the new file `fd` its size and all of its memory.
+absl::Status SizeAndAllocate(int fd, size_t bytes) {
+  const auto size = static_cast<off_t>(bytes);
+  if (ftruncate(fd, size) != 0) {
+    return absl::ErrnoToStatus(
+        errno, fmt::format("cannot size shared memory to {} bytes", bytes));
   }
+  return Allocate(fd, size);
+}
+
+}  // namespace
+
+absl::StatusOr<UniqueFd> CreateSealedMemory(const char* debug_name,
+                                            size_t bytes) {
+  if (absl::Status status = CheckSize(bytes); !status.ok()) return status;
   const std::string name = std::string(debug_name).substr(0, kMaxNameSize);
   UniqueFd fd(CreateMemfd(name.c_str()));
   if (!fd.valid()) {
     return absl::ErrnoToStatus(errno,
                                fmt::format("memfd_create for {} bytes", bytes));
   }
-  const auto size = static_cast<off_t>(bytes);
-  if (ftruncate(fd.get(), size) != 0) {
-    return absl::ErrnoToStatus(
-        errno, fmt::format("cannot size shared memory to {} bytes", bytes));
-  }
-  if (absl::Status status = Allocate(fd.get(), size); !status.ok()) {
+  if (absl::Status status = SizeAndAllocate(fd.get(), bytes); !status.ok()) {
     return status;
   }
   if (fcntl(fd.get(), F_ADD_SEALS, kRequiredSeals) != 0) {
     return absl::ErrnoToStatus(errno, "cannot seal shared memory");
+  }
+  return fd;
+}
+
+absl::StatusOr<UniqueFd> CreateFileMemory(const std::string& path,
+                                          size_t bytes) {
+  if (absl::Status status = CheckSize(bytes); !status.ok()) return status;
+  struct stat existing {};
+  if (lstat(path.c_str(), &existing) == 0 && S_ISREG(existing.st_mode)) {
+    unlink(path.c_str());
+  }
+  UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd.valid()) {
+    return absl::ErrnoToStatus(errno, fmt::format("cannot create '{}'", path));
+  }
+  if (absl::Status status = SizeAndAllocate(fd.get(), bytes); !status.ok()) {
+    unlink(path.c_str());
+    return absl::Status(
+        status.code(),
+        fmt::format("'{}': {}", path, std::string(status.message())));
   }
   return fd;
 }

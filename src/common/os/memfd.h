@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -39,6 +40,12 @@ struct FileIdentity {
 // that names the size: never the OOM killer now, a SIGXFSZ or a SIGBUS later.
 absl::StatusOr<UniqueFd> CreateSealedMemory(const char* debug_name,
                                             size_t bytes);
+
+// The same with a file at `path`, readable by its owner only, instead of a
+// memfd, and without seals: whoever cuts it takes the memory away from those
+// who have it mapped. Replaces a regular file of that name, and nothing else.
+absl::StatusOr<UniqueFd> CreateFileMemory(const std::string& path,
+                                          size_t bytes);
 
 // OK if `fd` may be mapped and used without any fear of SIGBUS: a writable
 // memory file on tmpfs (not hugetlbfs), of exactly `expected_bytes`, sealed

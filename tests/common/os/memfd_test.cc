@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -52,6 +53,39 @@ std::string LinkOf(int fd) {
   test::Require(readlink(path.c_str(), target, sizeof(target) - 1) > 0,
                 "readlink");
   return target;
+}
+
+TEST(CreateFileMemoryTest, RegularFilesAreReplacedAndNothingElse) {
+  const TempDir directory;
+  const std::string path = directory.Path("memory");
+  for (int round = 0; round < 2; ++round) {
+    const absl::StatusOr<UniqueFd> fd = CreateFileMemory(path, kSize);
+    ASSERT_TRUE(fd.ok()) << fd.status();
+    EXPECT_TRUE(IsCloseOnExec(fd->get()));
+    struct stat file {};
+    ASSERT_EQ(fstat(fd->get(), &file), 0);
+    EXPECT_EQ(file.st_size, off_t{kSize});
+    EXPECT_EQ(file.st_mode & 0777, 0600u);
+    EXPECT_GE(file.st_blocks * 512, off_t{kSize});
+    absl::StatusOr<SharedMapping> mapping =
+        SharedMapping::Map(fd->get(), kSize);
+    ASSERT_TRUE(mapping.ok());
+    // Zero again in the second round: it is another file.
+    auto* const byte = static_cast<uint8_t*>(mapping->data());
+    EXPECT_EQ(*byte, 0);
+    *byte = 7;
+    // Never to be taken for what a service may map.
+    EXPECT_FALSE(CheckSealedMemory(fd->get(), kSize).ok());
+  }
+  ASSERT_EQ(symlink(path.c_str(), directory.Path("link").c_str()), 0);
+  for (const std::string& name :
+       {directory.Path("link"), directory.path(), directory.Path("no/dir")}) {
+    const absl::StatusOr<UniqueFd> fd = CreateFileMemory(name, kSize);
+    ASSERT_FALSE(fd.ok());
+    EXPECT_NE(std::string(fd.status().message()).find(name), std::string::npos);
+  }
+  EXPECT_FALSE(CreateFileMemory(directory.Path("huge"), kTebibyte).ok());
+  EXPECT_NE(access(directory.Path("huge").c_str(), F_OK), 0);
 }
 
 TEST(CreateSealedMemoryTest, MemoryIsZeroedWholeAndSealed) {
