@@ -403,6 +403,9 @@ void ControlServer::OnDatagram(ProducerSession* session, std::string_view bytes,
 void ControlServer::OnMessage(ProducerSession* session,
                               control::ProducerMessage message,
                               const std::vector<os::UniqueFd>& fds) {
+  if (const auto* request = std::get_if<control::StatsRequest>(&message)) {
+    return OnStatsRequest(session, *request);
+  }
   const bool is_hello = std::holds_alternative<control::Hello>(message);
   const bool greeting = session->phase == SessionPhase::kGreeting;
   if (is_hello != greeting) {
@@ -530,6 +533,23 @@ absl::Status ControlServer::OnAddBuffers(ProducerSession* session,
   std::vector<std::string> unknown;
   return registry_->GrantBuffers(
       session, ToRequests(std::move(message.buffers)), &unknown);
+}
+
+void ControlServer::OnStatsRequest(ProducerSession* session,
+                                   const control::StatsRequest& request) {
+  const auto uid = static_cast<uid_t>(session->owner.uid);
+  if (uid != geteuid() && uid != 0) {
+    return Reject(session, "stats are for the user of the service only");
+  }
+  session->is_observer = session->phase == SessionPhase::kGreeting;
+  std::string bytes;
+  if (control::EncodeConsumerMessage(
+          registry_->StatsPage(request.after_producer), &bytes) !=
+      control::CodecOutcome::kOk) {
+    return Reject(session, "stats cannot be sent");
+  }
+  // Who does not read what it asked for misses it.
+  (void)os::SendMessage(session->socket.get(), bytes);
 }
 
 void ControlServer::Reject(ProducerSession* session, std::string_view reason) {

@@ -100,6 +100,9 @@ class ControlServer {
                            std::vector<std::string> unknown_buffers);
   void SendCategories(ProducerSession* session);
   void SendOwedCategories();
+  // Answers an observer, who is not asked for a Hello.
+  void OnStatsRequest(ProducerSession* session,
+                      const control::StatsRequest& request);
   // Says why, and ends the session.
   void Reject(ProducerSession* session, std::string_view reason);
 

@@ -39,6 +39,8 @@ struct ProducerSession {
   const uint64_t id;
   SessionPhase phase = SessionPhase::kGreeting;
   std::string name;  // as the peer says: any bytes
+  // Asks for stats instead of saying Hello. Not before it has asked.
+  bool is_observer = false;
 
   os::UniqueFd socket;  // invalid for a ring that was attached by hand
   std::deque<EarlyMessage> early_messages;

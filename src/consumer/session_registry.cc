@@ -22,6 +22,24 @@ std::pair<dev_t, ino_t> KeyOf(const os::FileIdentity& identity) {
   return {identity.dev, identity.ino};
 }
 
+// What a page of stats holds: well below a message. A name of 255 bytes, and
+// the numbers at their largest.
+constexpr size_t kMaxPageBytes = 32 * 1024;
+constexpr size_t kPageBytesPerProducer = 600;
+constexpr size_t kPageBytesPerRing = 24;
+
+control::PacketInfo ToPacketInfo(const PacketCounts& packets) {
+  control::PacketInfo info;
+  info.delivered = packets.delivered;
+  info.delivered_bytes = packets.delivered_bytes;
+  const auto& lost = packets.lost.by_cause;
+  size_t size = lost.size();
+  while (size != 0 && lost[size - 1] == 0) --size;
+  info.lost.assign(lost.begin(),
+                   lost.begin() + static_cast<std::ptrdiff_t>(size));
+  return info;
+}
+
 std::string Escaped(std::string_view bytes) {
   return absl::CEscape({bytes.data(), bytes.size()});
 }
@@ -224,7 +242,10 @@ void SessionRegistry::OnWritersSignalled(uint64_t id) {
 void SessionRegistry::BeginClose(ProducerSession* session,
                                  std::string_view reason) {
   if (session->phase == SessionPhase::kClosing) return;
-  log_->Add(fmt::format("{} {}", Describe(*session), reason));
+  // Observers come and go all the time.
+  if (!session->is_observer) {
+    log_->Add(fmt::format("{} {}", Describe(*session), reason));
+  }
   session->phase = SessionPhase::kClosing;
   session->closing_slices_left = kClosingRetries;
   StopWatching(session);
@@ -351,6 +372,38 @@ void SessionRegistry::FillStats(ConsumerStats* stats) {
   stats->producers_seen = producers_seen_;
   stats->producers_refused = producers_refused_;
   stats->rings_stopped = rings_stopped_;
+}
+
+control::ServiceStats SessionRegistry::StatsPage(uint64_t after) {
+  control::ServiceStats page;
+  page.gone = ToPacketInfo(gone_.packets);
+  page.producers_seen = producers_seen_;
+  page.producers_refused = producers_refused_;
+  page.rings_stopped = rings_stopped_;
+  size_t bytes = 0;
+  for (auto next = sessions_.upper_bound(after); next != sessions_.end();
+       ++next) {
+    ProducerSession& session = *next->second;
+    if (session.phase == SessionPhase::kGreeting) continue;
+    bytes += kPageBytesPerProducer + kPageBytesPerRing * session.rings.size();
+    page.more = bytes > kMaxPageBytes && !page.producers.empty();
+    if (page.more) break;
+    control::ProducerInfo& producer = page.producers.emplace_back();
+    producer.id = session.id;
+    producer.name = session.name;
+    producer.pid = static_cast<uint32_t>(session.owner.pid);
+    producer.uid = static_cast<uint32_t>(session.owner.uid);
+    PacketCounts packets;
+    for (const auto& ring : session.rings) {
+      const RingStats stats = ring->Stats();
+      packets += stats.packets;
+      if (producer.rings.size() == control::kMaxRingsPerMessage) continue;
+      producer.rings.push_back(
+          {stats.num_chunks, stats.outstanding, stats.stopped});
+    }
+    producer.packets = ToPacketInfo(packets);
+  }
+  return page;
 }
 
 uint64_t SessionRegistry::producers_connected() const {

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/common/control/messages.h"
 #include "src/common/os/epoll.h"
 #include "src/common/os/unique_fd.h"
 #include "src/consumer/buffer_set.h"
@@ -100,6 +101,10 @@ class SessionRegistry {
   RingCounts Totals();
   // Fills the producers and their totals.
   void FillStats(ConsumerStats* stats);
+
+  // For an observer: producers with ids above `after`, as many as a message
+  // holds, and what is known of the rest. Bounded, however many there are.
+  control::ServiceStats StatsPage(uint64_t after);
 
   // By number of the buffer, metadata last.
   struct TargetLosses {

@@ -31,6 +31,7 @@
 #include "tests/support/eventually.h"
 #include "tests/support/temp_dir.h"
 #include "tracering/consumer.h"
+#include "tracering/service_stats.h"
 
 namespace tracering {
 namespace {
@@ -597,6 +598,81 @@ TEST_F(ControlServerTest, StrangersAreTurnedAwayUnlessAllowed) {
   };
   EXPECT_EQ(connect_as(kStranger), 0);
   EXPECT_EQ(connect_as(kStranger + 1), 0);
+}
+
+// Names and loads of programs are the business of the service's own user.
+TEST_F(ControlServerTest, StrangersThatMayTraceGetNoStats) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs to become another user";
+  constexpr uid_t kStranger = 54321;
+  options_.allowed_uids = {kStranger};
+  ASSERT_EQ(chmod(directory_.path().c_str(), 0755), 0);
+  StartConsumer();
+  ChildProcess child = ChildProcess::Fork([&] {
+    if (setresuid(kStranger, kStranger, kStranger) != 0) return 1;
+    const auto stats = QueryServiceStats(path(), seconds(30));
+    return absl::IsPermissionDenied(stats.status()) ? 0 : 2;
+  });
+  EXPECT_EQ(child.Wait()->code, 0);
+}
+
+TEST_F(ControlServerTest, StatsComeInPagesAndAddUp) {
+  constexpr size_t kProducers = 150;  // of more than one page
+  std::vector<std::string> lines;
+  std::mutex mutex;
+  options_.log = [&](std::string_view line) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    lines.emplace_back(line);
+  };
+  StartConsumer();
+  FedRing ring;
+  FedRing gone;
+  gone.Publish(1, 7);
+  {
+    RawClient client(path());
+    client.Send(HelloFor({&gone}), {gone.image().fd()});
+    ASSERT_TRUE(client.ReceiveWelcome().has_value());
+  }
+  EXPECT_TRUE(AwaitNobody());
+  ring.Publish(1, 3);
+  ring.Lose(2, 5, LossCause::kRingFull);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (size_t i = 0; i < kProducers; ++i) {
+    clients.push_back(std::make_unique<RawClient>(path()));
+    control::Hello hello = i == 0 ? HelloFor({&ring}) : HelloFor({});
+    hello.process_name = std::string(250, 'n') + std::to_string(i);
+    clients[i]->Send(hello, i == 0 ? std::vector<int>{ring.image().fd()}
+                                   : std::vector<int>());
+    ASSERT_TRUE(clients[i]->ReceiveWelcome().has_value());
+  }
+  EXPECT_TRUE(
+      Await([](const ConsumerStats& s) { return s.packets.delivered == 10; }));
+  const size_t lines_before = [&] {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return lines.size();
+  }();
+
+  const auto stats = QueryServiceStats(path(), seconds(30));
+  ASSERT_TRUE(stats.ok()) << stats.status();
+  ASSERT_EQ(stats->producers.size(), kProducers);
+  EXPECT_EQ(stats->producers_connected, kProducers);
+  EXPECT_EQ(stats->producers_seen, kProducers + 1);
+  EXPECT_EQ(stats->packets.delivered, 10u);
+  EXPECT_EQ(stats->packets.lost[LossCause::kRingFull], 5u);
+  const ProducerStats& first = stats->producers[0];
+  EXPECT_EQ(first.name, std::string(250, 'n') + "0");
+  EXPECT_EQ(first.pid, getpid());
+  EXPECT_EQ(first.packets.delivered, 3u);
+  ASSERT_EQ(first.rings.size(), 1u);
+  EXPECT_EQ(first.rings[0].num_chunks, ring.image().geometry().num_chunks());
+  EXPECT_EQ(stats->producers.back().name,
+            std::string(250, 'n') + std::to_string(kProducers - 1));
+  // An observer is no producer, and nothing to talk about.
+  EXPECT_EQ(consumer_->stats().producers_connected, kProducers);
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    EXPECT_EQ(lines.size(), lines_before);
+  }
+  consumer_ = nullptr;  // it calls back to what is in here
 }
 
 TEST_F(ControlServerTest, LackOfDescriptorsPausesTheListenerOnly) {

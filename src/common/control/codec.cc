@@ -53,6 +53,10 @@ const char* CodecRule(CodecOutcome outcome) {
       return "a message has at most 1024 buffers";
     case CodecOutcome::kTooManyNames:
       return "a list of names or patterns has at most 1024 entries";
+    case CodecOutcome::kTooManyProducers:
+      return "a message has at most 1024 producers";
+    case CodecOutcome::kTooManyCauses:
+      return "losses have at most 64 causes";
     case CodecOutcome::kSeveralMessages:
       return "a datagram holds one message";
     case CodecOutcome::kNoMessage:
@@ -63,7 +67,9 @@ const char* CodecRule(CodecOutcome outcome) {
 
 static_assert(kMaxMessageSize == 65536 && kMaxNameSize == 255 &&
                   kMaxReasonSize == 1024 && kMaxRingsPerMessage == 253 &&
-                  kMaxBuffersPerMessage == 1024 && kMaxNamesPerMessage == 1024,
+                  kMaxBuffersPerMessage == 1024 &&
+                  kMaxNamesPerMessage == 1024 &&
+                  kMaxProducersPerMessage == 1024 && kMaxLossCauses == 64,
               "the rules in words above and docs/control.proto say so");
 
 }  // namespace tracering::control

@@ -29,6 +29,8 @@ enum class CodecOutcome {
   kTooManyRings,
   kTooManyBuffers,
   kTooManyNames,
+  kTooManyProducers,
+  kTooManyCauses,
   kSeveralMessages,
   kNoMessage,
 };

@@ -115,6 +115,13 @@ CodecOutcome ToNumber(const Field& field, Number* number) {
   return CodecOutcome::kOk;
 }
 
+CodecOutcome ToBool(const Field& field, bool* value) {
+  uint64_t number = 0;
+  const CodecOutcome outcome = ToNumber(field, &number);
+  *value = number != 0;
+  return outcome;
+}
+
 CodecOutcome ToBytes(const Field& field, size_t max_size,
                      CodecOutcome if_too_long, std::string* bytes) {
   if (field.type != WireType::kLengthDelimited) {
@@ -183,6 +190,62 @@ CodecOutcome AppendName(const Field& field, std::vector<std::string>* names) {
   return ToName(field, &names->emplace_back());
 }
 
+CodecOutcome Decode(const Field& message, PacketInfo* packets) {
+  return ForEachField(message, [packets](const Field& field) {
+    switch (field.number) {
+      case field::kPacketDelivered:
+        return ToNumber(field, &packets->delivered);
+      case field::kPacketDeliveredBytes:
+        return ToNumber(field, &packets->delivered_bytes);
+      case field::kPacketLost:
+        return packets->lost.size() == kMaxLossCauses
+                   ? CodecOutcome::kTooManyCauses
+                   : ToNumber(field, &packets->lost.emplace_back());
+      default:
+        return CodecOutcome::kOk;
+    }
+  });
+}
+
+CodecOutcome Decode(const Field& message, RingLoad* ring) {
+  return ForEachField(message, [ring](const Field& field) {
+    switch (field.number) {
+      case field::kLoadNumChunks:
+        return ToNumber(field, &ring->num_chunks);
+      case field::kLoadOutstanding:
+        return ToNumber(field, &ring->outstanding);
+      case field::kLoadStopped:
+        return ToBool(field, &ring->stopped);
+      default:
+        return CodecOutcome::kOk;
+    }
+  });
+}
+
+CodecOutcome Decode(const Field& message, ProducerInfo* producer) {
+  return ForEachField(message, [producer](const Field& field) {
+    switch (field.number) {
+      case field::kProducerId:
+        return ToNumber(field, &producer->id);
+      case field::kProducerName:
+        return ToName(field, &producer->name);
+      case field::kProducerPid:
+        return ToNumber(field, &producer->pid);
+      case field::kProducerUid:
+        return ToNumber(field, &producer->uid);
+      case field::kProducerPackets:
+        if (!producer->packets.has_value()) producer->packets.emplace();
+        return Decode(field, &*producer->packets);
+      case field::kProducerRings:
+        return producer->rings.size() == kMaxRingsPerMessage
+                   ? CodecOutcome::kTooManyRings
+                   : Decode(field, &producer->rings.emplace_back());
+      default:
+        return CodecOutcome::kOk;
+    }
+  });
+}
+
 CodecOutcome Decode(const Field& message, Hello* hello) {
   return ForEachField(message, [hello](const Field& field) {
     switch (field.number) {
@@ -229,6 +292,38 @@ CodecOutcome Decode(const Field& message, Trigger* trigger) {
 
 CodecOutcome Decode(const Field& message, Goodbye*) {
   return ForEachField(message, [](const Field&) { return CodecOutcome::kOk; });
+}
+
+CodecOutcome Decode(const Field& message, StatsRequest* request) {
+  return ForEachField(message, [request](const Field& field) {
+    return field.number == field::kStatsRequestAfterProducer
+               ? ToNumber(field, &request->after_producer)
+               : CodecOutcome::kOk;
+  });
+}
+
+CodecOutcome Decode(const Field& message, ServiceStats* stats) {
+  return ForEachField(message, [stats](const Field& field) {
+    switch (field.number) {
+      case field::kServiceStatsProducers:
+        return stats->producers.size() == kMaxProducersPerMessage
+                   ? CodecOutcome::kTooManyProducers
+                   : Decode(field, &stats->producers.emplace_back());
+      case field::kServiceStatsMore:
+        return ToBool(field, &stats->more);
+      case field::kServiceStatsGone:
+        if (!stats->gone.has_value()) stats->gone.emplace();
+        return Decode(field, &*stats->gone);
+      case field::kServiceStatsProducersSeen:
+        return ToNumber(field, &stats->producers_seen);
+      case field::kServiceStatsProducersRefused:
+        return ToNumber(field, &stats->producers_refused);
+      case field::kServiceStatsRingsStopped:
+        return ToNumber(field, &stats->rings_stopped);
+      default:
+        return CodecOutcome::kOk;
+    }
+  });
 }
 
 CodecOutcome Decode(const Field& message, Welcome* welcome) {

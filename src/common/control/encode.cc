@@ -22,10 +22,18 @@ class Encoder {
   CodecOutcome outcome() const { return outcome_; }
 
   // As proto3 does, a value of 0 is not written.
-  void Number(uint32_t number, uint32_t value) {
+  void Number(uint32_t number, uint64_t value) {
     if (value == 0) return;
     Varint(internal::MakeTag(number, WireType::kVarint));
     Varint(value);
+  }
+
+  void Repeated(uint32_t number, const std::vector<uint64_t>& values) {
+    if (values.size() > kMaxLossCauses) Fail(CodecOutcome::kTooManyCauses);
+    for (const uint64_t value : values) {
+      Varint(internal::MakeTag(number, WireType::kVarint));
+      Varint(value);
+    }
   }
 
   void Role(uint32_t number, RingRole role) {
@@ -110,6 +118,36 @@ class Encoder {
   CodecOutcome outcome_ = CodecOutcome::kOk;
 };
 
+void Encode(const PacketInfo& packets, Encoder& out) {
+  out.Number(field::kPacketDelivered, packets.delivered);
+  out.Number(field::kPacketDeliveredBytes, packets.delivered_bytes);
+  out.Repeated(field::kPacketLost, packets.lost);
+}
+
+void Encode(const RingLoad& ring, Encoder& out) {
+  out.Number(field::kLoadNumChunks, ring.num_chunks);
+  out.Number(field::kLoadOutstanding, ring.outstanding);
+  out.Number(field::kLoadStopped, ring.stopped ? 1 : 0);
+}
+
+void Encode(const ProducerInfo& producer, Encoder& out) {
+  out.Number(field::kProducerId, producer.id);
+  out.Name(field::kProducerName, producer.name);
+  out.Number(field::kProducerPid, producer.pid);
+  out.Number(field::kProducerUid, producer.uid);
+  if (producer.packets.has_value()) {
+    out.Nested(field::kProducerPackets,
+               [&](Encoder& nested) { Encode(*producer.packets, nested); });
+  }
+  if (producer.rings.size() > kMaxRingsPerMessage) {
+    out.Fail(CodecOutcome::kTooManyRings);
+  }
+  for (const RingLoad& ring : producer.rings) {
+    out.Nested(field::kProducerRings,
+               [&](Encoder& nested) { Encode(ring, nested); });
+  }
+}
+
 void Encode(const Hello& hello, Encoder& out) {
   out.Number(field::kHelloAbiVersionMin, hello.abi_version_min);
   out.Number(field::kHelloAbiVersionMax, hello.abi_version_max);
@@ -145,6 +183,28 @@ void Encode(const Reject& reject, Encoder& out) {
 
 void Encode(const SetEnabled& set, Encoder& out) {
   out.Names(field::kSetEnabledPatterns, set.patterns);
+}
+
+void Encode(const StatsRequest& request, Encoder& out) {
+  out.Number(field::kStatsRequestAfterProducer, request.after_producer);
+}
+
+void Encode(const ServiceStats& stats, Encoder& out) {
+  if (stats.producers.size() > kMaxProducersPerMessage) {
+    out.Fail(CodecOutcome::kTooManyProducers);
+  }
+  for (const ProducerInfo& producer : stats.producers) {
+    out.Nested(field::kServiceStatsProducers,
+               [&](Encoder& nested) { Encode(producer, nested); });
+  }
+  out.Number(field::kServiceStatsMore, stats.more ? 1 : 0);
+  if (stats.gone.has_value()) {
+    out.Nested(field::kServiceStatsGone,
+               [&](Encoder& nested) { Encode(*stats.gone, nested); });
+  }
+  out.Number(field::kServiceStatsProducersSeen, stats.producers_seen);
+  out.Number(field::kServiceStatsProducersRefused, stats.producers_refused);
+  out.Number(field::kServiceStatsRingsStopped, stats.rings_stopped);
 }
 
 template <typename Message>

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -25,6 +26,8 @@ inline constexpr size_t kMaxNamesPerMessage = 1024;
 // Any name or pattern, in bytes. Names are bytes, by convention UTF-8.
 inline constexpr size_t kMaxNameSize = 255;
 inline constexpr size_t kMaxReasonSize = 1024;
+inline constexpr size_t kMaxProducersPerMessage = 1024;
+inline constexpr size_t kMaxLossCauses = 64;
 
 // An enum of protobuf is signed, and has another form where it is negative.
 inline constexpr uint32_t kMaxRingRole = 0x7fff'ffff;
@@ -81,6 +84,11 @@ struct Trigger {
 // The producer shuts down in good order: a hang-up that follows is no crash.
 struct Goodbye {};
 
+// Instead of Hello: asks for counts of producers with ids above this one.
+struct StatsRequest {
+  uint64_t after_producer = 0;
+};
+
 // --- Consumer to producer ---
 
 // Answers Hello: the rings are attached. Carries the eventfd.
@@ -100,11 +108,44 @@ struct SetEnabled {
   std::vector<std::string> patterns;
 };
 
+// Packets, by cause where they are lost.
+struct PacketInfo {
+  uint64_t delivered = 0;
+  uint64_t delivered_bytes = 0;
+  std::vector<uint64_t> lost;
+};
+
+struct RingLoad {
+  uint32_t num_chunks = 0;
+  uint32_t outstanding = 0;
+  bool stopped = false;
+};
+
+struct ProducerInfo {
+  uint64_t id = 0;
+  std::string name;
+  uint32_t pid = 0;
+  uint32_t uid = 0;
+  std::optional<PacketInfo> packets;
+  std::vector<RingLoad> rings;
+};
+
+// Answers StatsRequest.
+struct ServiceStats {
+  std::vector<ProducerInfo> producers;
+  bool more = false;
+  std::optional<PacketInfo> gone;
+  uint64_t producers_seen = 0;
+  uint64_t producers_refused = 0;
+  uint64_t rings_stopped = 0;
+};
+
 // monostate: a kind of message that this version does not know. To be ignored.
 using ProducerMessage =
-    std::variant<std::monostate, Hello, AddRings, AddBuffers, Trigger, Goodbye>;
+    std::variant<std::monostate, Hello, AddRings, AddBuffers, Trigger, Goodbye,
+                 StatsRequest>;
 using ConsumerMessage =
-    std::variant<std::monostate, Welcome, Reject, SetEnabled>;
+    std::variant<std::monostate, Welcome, Reject, SetEnabled, ServiceStats>;
 
 // How many descriptors travel with a message: one per ring, in the order of
 // the rings; the eventfd with Welcome; none otherwise. A receiver refuses a

@@ -102,6 +102,27 @@ TEST(CodecTest, MessageOfExactly64KiBGoesBothWaysAndOneByteMoreNeither) {
   ExpectRefused(set, CodecOutcome::kMessageTooLarge);
 }
 
+TEST(CodecTest, StatsAreLimitedToWhatOneDatagramCarries) {
+  ServiceStats stats;
+  stats.gone.emplace().lost.assign(kMaxLossCauses, 1);
+  stats.producers.resize(kMaxProducersPerMessage);
+  stats.producers[0].rings.resize(kMaxRingsPerMessage);
+  stats.producers[1].name = std::string(kMaxNameSize, 'n');
+  ExpectAllowed(stats);
+  ServiceStats refused = stats;
+  refused.gone->lost.push_back(1);
+  ExpectRefused(refused, CodecOutcome::kTooManyCauses);
+  refused = stats;
+  refused.producers.emplace_back();
+  ExpectRefused(refused, CodecOutcome::kTooManyProducers);
+  refused = stats;
+  refused.producers[0].rings.emplace_back();
+  ExpectRefused(refused, CodecOutcome::kTooManyRings);
+  refused = stats;
+  refused.producers[1].name += 'n';
+  ExpectRefused(refused, CodecOutcome::kNameTooLong);
+}
+
 TEST(CodecTest, RingsAreLimitedToWhatOneDatagramCarries) {
   const std::vector<RingInfo> rings(253, RingInfo{64, 4096, {}, 7});
   Hello hello;
@@ -320,6 +341,8 @@ TEST(CodecTest, DescriptorsAreCountedPerRingAndWithWelcomeOnly) {
   EXPECT_EQ(NumFds(ConsumerMessage(Welcome{})), 1u);
   EXPECT_EQ(NumFds(ConsumerMessage(Reject{"r"})), 0u);
   EXPECT_EQ(NumFds(ConsumerMessage(SetEnabled{{"*"}})), 0u);
+  EXPECT_EQ(NumFds(ProducerMessage(StatsRequest{1})), 0u);
+  EXPECT_EQ(NumFds(ConsumerMessage(ServiceStats{})), 0u);
   EXPECT_EQ(NumFds(ConsumerMessage()), 0u);
 }
 

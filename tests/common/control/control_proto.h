@@ -36,6 +36,12 @@ void AddProtoBuffers(const std::vector<BufferInfo>& buffers, Repeated* out) {
   }
 }
 
+inline void SetProtoPackets(const PacketInfo& packets, proto::PacketInfo* out) {
+  out->set_delivered(packets.delivered);
+  out->set_delivered_bytes(packets.delivered_bytes);
+  for (const uint64_t count : packets.lost) out->add_lost(count);
+}
+
 inline proto::ProducerMessage ToProto(const ProducerMessage& message) {
   proto::ProducerMessage out;
   if (const auto* hello = std::get_if<Hello>(&message)) {
@@ -55,6 +61,8 @@ inline proto::ProducerMessage ToProto(const ProducerMessage& message) {
     out.mutable_trigger()->set_name(trigger->name);
   } else if (std::holds_alternative<Goodbye>(message)) {
     out.mutable_goodbye();
+  } else if (const auto* request = std::get_if<StatsRequest>(&message)) {
+    out.mutable_stats_request()->set_after_producer(request->after_producer);
   }
   return out;
 }
@@ -77,6 +85,31 @@ inline proto::ConsumerMessage ToProto(const ConsumerMessage& message) {
     for (const std::string& pattern : set->patterns) {
       content->add_patterns(pattern);
     }
+  } else if (const auto* stats = std::get_if<ServiceStats>(&message)) {
+    proto::ServiceStats* content = out.mutable_service_stats();
+    for (const ProducerInfo& producer : stats->producers) {
+      proto::ProducerInfo* added = content->add_producers();
+      added->set_id(producer.id);
+      added->set_name(producer.name);
+      added->set_pid(producer.pid);
+      added->set_uid(producer.uid);
+      if (producer.packets.has_value()) {
+        SetProtoPackets(*producer.packets, added->mutable_packets());
+      }
+      for (const RingLoad& ring : producer.rings) {
+        proto::RingLoad* load = added->add_rings();
+        load->set_num_chunks(ring.num_chunks);
+        load->set_outstanding(ring.outstanding);
+        load->set_stopped(ring.stopped);
+      }
+    }
+    content->set_more(stats->more);
+    if (stats->gone.has_value()) {
+      SetProtoPackets(*stats->gone, content->mutable_gone());
+    }
+    content->set_producers_seen(stats->producers_seen);
+    content->set_producers_refused(stats->producers_refused);
+    content->set_rings_stopped(stats->rings_stopped);
   }
   return out;
 }

@@ -17,6 +17,7 @@ namespace tracering::control {
 namespace {
 
 constexpr uint32_t kMax32 = 0xffff'ffff;
+constexpr uint64_t kMax64 = std::numeric_limits<uint64_t>::max();
 
 std::vector<ProducerMessage> Samples(ProducerToConsumer) {
   Hello hello;
@@ -34,8 +35,9 @@ std::vector<ProducerMessage> Samples(ProducerToConsumer) {
   add_rings.rings = {{128, 1024, RingRole::kOwnBuffer, 300}};
   AddBuffers add_buffers;
   add_buffers.buffers = {{300, "sched"}, {301, "\x04\x04"}};
-  return {Hello{},     hello,     AddRings{},      add_rings, AddBuffers{},
-          add_buffers, Trigger{}, Trigger{"jank"}, Goodbye{}};
+  return {Hello{},      hello,          AddRings{},          add_rings,
+          AddBuffers{}, add_buffers,    Trigger{},           Trigger{"jank"},
+          Goodbye{},    StatsRequest{}, StatsRequest{kMax64}};
 }
 
 std::vector<ConsumerMessage> Samples(ConsumerToProducer) {
@@ -45,8 +47,21 @@ std::vector<ConsumerMessage> Samples(ConsumerToProducer) {
   welcome.enabled_categories = {"*", "render.*", std::string(255, 'x')};
   SetEnabled set;
   set.patterns = {"a*", "", "b?"};
-  return {Welcome{},    welcome, Reject{}, Reject{std::string(1024, 'r')},
-          SetEnabled{}, set};
+  ServiceStats stats;
+  stats.producers.resize(2);
+  stats.producers[0].id = kMax64;
+  stats.producers[0].name = std::string(kMaxNameSize, 'n');
+  stats.producers[0].pid = kMax32;
+  stats.producers[0].uid = 1000;
+  stats.producers[0].packets = PacketInfo{1, kMax64, {0, 5, kMax64}};
+  stats.producers[0].rings = {{2, 1, true}, {kMax32, kMax32, false}};
+  stats.more = true;
+  stats.gone = PacketInfo{7, 8, std::vector<uint64_t>(kMaxLossCauses, 3)};
+  stats.producers_seen = kMax64;
+  stats.producers_refused = 2;
+  stats.rings_stopped = 3;
+  return {Welcome{},    welcome, Reject{},       Reject{std::string(1024, 'r')},
+          SetEnabled{}, set,     ServiceStats{}, stats};
 }
 
 template <typename Direction>
