@@ -84,6 +84,41 @@ int Hold() {
   return 0;
 }
 
+// More than its ring holds, which is the file $RING_FILE, and death.
+int DieWithARingFile() {
+  ProducerOptions options;
+  options.ring_file = getenv("RING_FILE");
+  options.buffers.resize(1);
+  options.buffers[0].name = "other";
+  options.buffers[0].own_ring = true;
+  auto producer = CreateProducer(options);
+  Require(!producer->WaitForConsumer(std::chrono::seconds(0)), "nobody comes");
+  Require(!producer->Flush(std::chrono::seconds(0)).ok(), "no flush");
+  producer->ThreadTrack("named thread");
+  TraceWriter& other = producer->ThreadWriter("other");
+  for (uint64_t i = 0; i < 3; ++i) WriteNumbered(other, 1, i);
+  TraceWriter& writer = producer->ThreadWriter("main");
+  for (uint64_t i = 0; i < 50'000; ++i) WriteNumbered(writer, 0, i);
+  raise(SIGKILL);
+  return kUnexpected;
+}
+
+// Triggers between packets.
+int PullTriggers() {
+  auto producer = AttachedProducer();
+  TraceWriter& writer = producer->ThreadWriter("main");
+  WriteNumbered(writer, 0, 0);
+  for (const char* name : {"never", "later", "unasked", "at-once"}) {
+    Require(producer->Trigger(name).ok(), "a trigger can be pulled");
+  }
+  WriteNumbered(writer, 0, 1);
+  handshake::Report();
+  handshake::AwaitRelease();
+  WriteNumbered(writer, 0, 2);
+  PrintTotals(*producer);
+  return 0;
+}
+
 // One packet, and a thread that blocks for ever after it.
 int OnePacketThenBlock() {
   auto producer = AttachedProducer();
@@ -210,9 +245,11 @@ int main(int argc, char** argv) {
       {"one-packet-then-block", OnePacketThenBlock},
       {"before-any-consumer", BeforeAnyConsumer},
       {"die-inside-a-large-packet", DieInsideALargePacket},
+      {"die-with-a-ring-file", DieWithARingFile},
       {"die-after-packets", DieAfterPackets},
       {"exit-beside-a-detached-thread", ExitBesideADetachedThread},
       {"fork-inside-a-packet", ForkInsideAPacket},
+      {"pull-triggers", PullTriggers},
       {"stalling", Stalling},
   };
   Require(argc == 2, "one argument");

@@ -1,0 +1,109 @@
+// tracering dump: the packets of a file as text or JSON.
+//
+// See trace_reader.h for what the file may be.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "tools/command_line.h"
+#include "tools/packet_printer.h"
+#include "tools/subcommands.h"
+#include "tools/trace_reader.h"
+
+namespace tracering::tools {
+namespace {
+
+constexpr const char* kUsage =
+    R"(usage: tracering dump [--json] FILE
+
+Prints the packets of a trace file, also of one that is still being written or
+was cut off. FILE may be '-' for standard input.
+
+  --json      one JSON object per packet and line, in protobuf's mapping (64-bit
+              numbers are strings, bytes are base64). Default: the text format
+              of protobuf
+  -h, --help  this text
+
+Exit status: 0, also where the last packet is not all there, which is said on
+standard error; 1 if the file cannot be read or is no trace from some byte on,
+after what precedes it was printed; 2 if an argument is wrong.
+)";
+
+// What is printed in one go.
+constexpr size_t kPrintSize = 64 * 1024;
+
+// False where nobody takes it any more.
+bool Print(std::string* text) {
+  const bool printed =
+      std::fwrite(text->data(), 1, text->size(), stdout) == text->size();
+  text->clear();
+  return printed;
+}
+
+}  // namespace
+
+int Dump(std::vector<std::string> arguments) {
+  CommandLine line("dump", kUsage, std::move(arguments));
+  std::string path;
+  bool json = false;
+  while (line.Next()) {
+    if (line.Is("--json")) {
+      line.NoValue();
+      json = true;
+    } else if (line.option().empty() && path.empty()) {
+      path = line.operand();
+    } else {
+      line.FailUnknown();
+    }
+  }
+  for (const std::string& operand : line.Rest()) {
+    if (!path.empty()) line.Fail("only one FILE can be printed");
+    path = operand;
+  }
+  if (path.empty()) line.Fail("which FILE?");
+
+  absl::StatusOr<std::unique_ptr<TraceReader>> reader = TraceReader::Open(path);
+  if (!reader.ok()) {
+    Complain("dump", reader.status());
+    return kExitFailure;
+  }
+  std::string text;
+  std::string_view packet;
+  bool printed = true;
+  while (printed && (*reader)->Next(&packet)) {
+    if (json) {
+      PrintJson(packet, &text);
+    } else {
+      PrintText(packet, &text);
+    }
+    if (text.size() >= kPrintSize) printed = Print(&text);
+  }
+  printed = printed && Print(&text) && std::fflush(stdout) == 0;
+  if (!printed) {
+    fmt::print(stderr, "tracering dump: cannot print: {}\n",
+               std::strerror(errno));
+    return kExitFailure;
+  }
+  if (!(*reader)->status().ok()) {
+    Complain("dump", (*reader)->status());
+    return kExitFailure;
+  }
+  if ((*reader)->cut_bytes() != 0) {
+    fmt::print(stderr,
+               "tracering dump: '{}' was cut off, or is still being written: "
+               "its last packet begins at byte {}, and only {} bytes of it are "
+               "there\n",
+               path, (*reader)->offset(), (*reader)->cut_bytes());
+  }
+  return EXIT_SUCCESS;
+}
+
+}  // namespace tracering::tools
