@@ -122,6 +122,20 @@ TEST_F(DemoTest, BufferThatIsTooSmallLosesTheOldestOrTheNewest) {
   }
 }
 
+TEST_F(DemoTest, FlightRecorderSavesWhatLedUpToAProblem) {
+  ChildProcess recorder =
+      ChildProcess::Spawn({TRACERING_FLIGHT_RECORDER, "--output", trace_path(),
+                           "--requests", "99", "--slow-one-in", "30"});
+  const auto exit = recorder.Wait();
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_EQ(exit->code, 0) << recorder.error_output();
+  EXPECT_EQ(recorder.LastLine(), "saved=3 packets=" + std::to_string(90 * 8));
+  TraceCheckOptions options;
+  options.forbid_open_slices = true;
+  options.forbid_loss = true;
+  EXPECT_THAT(CheckTraceFile(trace_path(), options), IsEmpty());
+}
+
 TEST_F(DemoTest, DirectoryIsTracedFileByFile) {
   const std::string tree = directory_.Path("tree");
   std::filesystem::create_directories(tree + "/a/b");
