@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/integration/service_test.h"
+#include "tests/support/sanitizers.h"
 
 namespace tracering::test {
 namespace {
@@ -270,6 +271,7 @@ TEST_F(TrackEventTest, SwitchingInTheMiddleOfSlicesLeavesThemBalanced) {
 }
 
 TEST_F(TrackEventTest, EventsOutlastThreadsForksAndStops) {
+  if (test::kThreadSanitizer) GTEST_SKIP() << "no threads in a forked child";
   strict_.forbid_open_slices = false;  // of the session that was stopped
   Record("lives");
   const std::vector<std::string> names = Names();

@@ -480,20 +480,27 @@ TEST_F(CpuProfilerTest, AForkedChildIsNotSampledAndCanProfileItself) {
   ExpectExact(stats, Samples());
 }
 
+// A thread that blocks all signals from its first moment on: no look at the
+// threads finds it before it does.
+std::thread StartBlocked(const std::function<void()>& body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(body);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
 // Once it took our signal out of sigwait.
 TEST_F(CpuProfilerTest, AThreadThatBlocksTheSignalIsLeftAlone) {
   auto profiler = Start(10'000);
   std::atomic<bool> got{false};
-  std::thread thread([&] {
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread = StartBlocked([&] {
     profiled::SpinUntilStopped();
     sigset_t pending;
     sigpending(&pending);
     got = sigismember(&pending, SIGPROF) == 1;
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   });
   EXPECT_TRUE(Eventually([&] { return profiler->stats().threads > 0; }));
   const uint64_t samples = profiler->stats().samples;
@@ -513,15 +520,13 @@ TEST_F(CpuProfilerTest, AThreadThatNoLongerBlocksTheSignalIsSampled) {
   auto profiler = Start(1000);
   const uint64_t unsampled = profiler->stats().unsampled_threads;
   std::atomic<bool> refused{false};
-  std::thread thread([&] {
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread = StartBlocked([&] {
     EXPECT_TRUE(Eventually(
         [&] { return profiler->stats().unsampled_threads > unsampled; }));
     refused = true;
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    sigset_t none;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, nullptr);
     profiled::SpinUntilStopped();
   });
   EXPECT_TRUE(Eventually([&] { return refused.load(); }));
