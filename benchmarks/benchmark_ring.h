@@ -19,6 +19,7 @@
 #include "src/common/ring/ring.h"
 #include "src/producer/producer_ring.h"
 #include "src/producer/trace_writer_impl.h"
+#include "tracering/consumer.h"
 #include "tracering/packet.h"
 #include "tracering/trace_fields.h"
 #include "tracering/trace_writer.h"
@@ -67,6 +68,17 @@ class BenchmarkRing {
   os::UniqueFd memfd_;
   std::shared_ptr<ProducerRing> shared_;
 };
+
+// For a consumer whose buffer "main" takes it all.
+inline AttachRingOptions AttachOptions(const BenchmarkRing& ring) {
+  AttachRingOptions attach;
+  attach.memfd = ring.memfd();
+  attach.event_fd = ring.event_fd();
+  attach.num_chunks = ring.geometry().num_chunks();
+  attach.chunk_size = ring.geometry().chunk_size();
+  attach.buffers = {{BufferId(1), "main"}};
+  return attach;
+}
 
 inline std::unique_ptr<TraceWriterImpl> NewWriter(
     BenchmarkRing& ring, uint16_t id, const WriterOptions& options = {}) {

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/common/os/clock.h"
 #include "tracering/consumer.h"
 #include "tracering/cpu_profiler.h"
 #include "tracering/producer.h"
@@ -57,10 +58,8 @@ __attribute__((noinline)) uint64_t Spin(int depth, uint64_t rounds) {
 }
 
 double ProcessCpuSeconds() {
-  timespec used{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-  return static_cast<double>(used.tv_sec) +
-         1e-9 * static_cast<double>(used.tv_nsec);
+  return 1e-9 *
+         static_cast<double>(tracering::os::NowNs(CLOCK_PROCESS_CPUTIME_ID));
 }
 
 // CPU time of the whole process while each of `threads` does the work.

@@ -39,13 +39,7 @@ std::unique_ptr<Consumer> NewConsumer() {
 }
 
 void Attach(Consumer& consumer, const BenchmarkRing& ring) {
-  AttachRingOptions attach;
-  attach.memfd = ring.memfd();
-  attach.event_fd = ring.event_fd();
-  attach.num_chunks = ring.geometry().num_chunks();
-  attach.chunk_size = ring.geometry().chunk_size();
-  attach.buffers = {{BufferId(1), "main"}};
-  if (!consumer.AttachRing(attach).ok()) std::abort();
+  if (!consumer.AttachRing(AttachOptions(ring)).ok()) std::abort();
 }
 
 Rings AttachRings(Consumer& consumer, int64_t count) {

@@ -94,13 +94,7 @@ class ConsumerProcess {
     options.buffers = {{"main", 1 << 20, FillPolicy::kRing}};
     options.wakeup_threshold = wakeup_threshold;
     auto consumer = Consumer::Create(options);
-    AttachRingOptions attach;
-    attach.memfd = ring.memfd();
-    attach.event_fd = ring.event_fd();
-    attach.num_chunks = ring.geometry().num_chunks();
-    attach.chunk_size = ring.geometry().chunk_size();
-    attach.buffers = {{BufferId(1), "main"}};
-    if (!consumer.ok() || !(*consumer)->AttachRing(attach).ok() ||
+    if (!consumer.ok() || !(*consumer)->AttachRing(AttachOptions(ring)).ok() ||
         !(*consumer)->Start().ok()) {
       std::abort();
     }
