@@ -23,6 +23,7 @@
 
 #include "tests/integration/numbered_packet.h"
 #include "tests/support/child_process.h"
+#include "tests/support/program_require.h"
 #include "tests/support/sanitizers.h"
 #include "tracering/producer.h"
 
@@ -34,16 +35,11 @@ using tracering::ProducerOptions;
 using tracering::TraceWriter;
 using tracering::test::AppendNumber;
 using tracering::test::WriteNumbered;
+using tracering::test::program::kUnexpected;
+using tracering::test::program::Require;
 namespace handshake = tracering::test::handshake;
 
 constexpr std::chrono::seconds kLong{30};
-constexpr int kUnexpected = 9;
-
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  fprintf(stderr, "not so: %s\n", what);
-  _exit(kUnexpected);
-}
 
 std::unique_ptr<Producer> CreateProducer(const ProducerOptions& options = {}) {
   auto producer = Producer::Create(options);

@@ -19,20 +19,16 @@
 #include <vector>
 
 #include "tests/support/child_process.h"
+#include "tests/support/program_require.h"
 #include "tracering/track_event.h"
 
 namespace {
 
+using tracering::test::program::kUnexpected;
+using tracering::test::program::Require;
 namespace handshake = tracering::test::handshake;
 
 constexpr std::chrono::seconds kLong{30};
-constexpr int kUnexpected = 9;
-
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  fprintf(stderr, "not so: %s\n", what);
-  _exit(kUnexpected);
-}
 
 struct Point {
   int x;

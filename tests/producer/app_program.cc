@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "tests/support/child_process.h"
+#include "tests/support/program_require.h"
 #include "tests/support/sanitizers.h"
 #include "tracering/producer.h"
 #include "tracering/trace_fields.h"
@@ -44,15 +45,10 @@ using tracering::OwnedTraceWriter;
 using tracering::Producer;
 using tracering::ProducerOptions;
 using tracering::TraceWriter;
+using tracering::test::program::kUnexpected;
+using tracering::test::program::Require;
 
 constexpr std::chrono::seconds kLong(30);
-constexpr int kUnexpected = 9;
-
-void Require(bool condition, const char* what) {
-  if (condition) return;
-  fprintf(stderr, "not so: %s\n", what);
-  _exit(kUnexpected);
-}
 
 std::unique_ptr<Producer> CreateProducer(const char* name) {
   ProducerOptions options;
