@@ -20,7 +20,6 @@
 #include "src/producer/profile_signal.h"
 #include "src/producer/sampling_threads.h"
 #include "src/producer/stack_bounds.h"
-#include "tracering/buffer_config.h"
 #include "tracering/clock.h"
 #include "tracering/profile_buffer.h"
 #include "tracering/trace_writer.h"
@@ -53,12 +52,7 @@ absl::Status CheckOptions(const CpuProfilerOptions& options) {
         fmt::format("scan_period is {} ms; it must be from 1 to {}",
                     options.scan_period.count(), kMaxScanPeriod.count()));
   }
-  if (!internal::IsBufferName(options.buffer)) {
-    return absl::InvalidArgumentError(
-        fmt::format("buffer name '{}' has {} bytes; it must have 1 to {}",
-                    options.buffer, options.buffer.size(), kMaxBufferNameSize));
-  }
-  return absl::OkStatus();
+  return internal::CheckBufferName(options.buffer);
 }
 
 absl::Status NoMemory() {

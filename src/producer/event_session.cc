@@ -72,10 +72,8 @@ Session* OwnSession() {
 }
 
 absl::Status CheckTracingOptions(const TracingOptions& options) {
-  if (!IsBufferName(options.buffer)) {
-    return absl::InvalidArgumentError(
-        fmt::format("buffer name '{}' has {} bytes; it must have 1 to 255",
-                    options.buffer, options.buffer.size()));
+  if (absl::Status status = CheckBufferName(options.buffer); !status.ok()) {
+    return status;
   }
   if (!options.categories.has_value()) return absl::OkStatus();
   for (const std::string& pattern : *options.categories) {

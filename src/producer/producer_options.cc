@@ -47,10 +47,8 @@ absl::Status CheckBuffers(const std::vector<BufferOptions>& buffers) {
   size_t own_rings = 0;
   std::set<std::string_view> seen;
   for (const BufferOptions& buffer : buffers) {
-    if (!IsBufferName(buffer.name)) {
-      return absl::InvalidArgumentError(
-          fmt::format("buffer name '{}' has {} bytes; it must have 1 to {}",
-                      buffer.name, buffer.name.size(), kMaxBufferNameSize));
+    if (absl::Status status = CheckBufferName(buffer.name); !status.ok()) {
+      return status;
     }
     if (buffer.name == kMetadataBufferName) {
       return absl::InvalidArgumentError(fmt::format(
@@ -102,6 +100,13 @@ absl::StatusOr<abi::Geometry> CheckRingSize(const std::string& what,
 
 bool IsBufferName(std::string_view name) {
   return !name.empty() && name.size() <= kMaxBufferNameSize;
+}
+
+absl::Status CheckBufferName(std::string_view name) {
+  if (IsBufferName(name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("buffer name '{}' has {} bytes; it must have 1 to {}", name,
+                  name.size(), kMaxBufferNameSize));
 }
 
 absl::Status CompleteOptions(ProducerOptions* options) {

@@ -29,6 +29,7 @@ absl::StatusOr<abi::Geometry> CheckRingSize(const std::string& what,
                                             size_t chunk_size);
 
 bool IsBufferName(std::string_view name);
+absl::Status CheckBufferName(std::string_view name);
 
 }  // namespace tracering::internal
 
