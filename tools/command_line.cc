@@ -11,6 +11,8 @@
 #include <optional>
 #include <utility>
 
+#include "tools/utf8.h"
+
 namespace tracering::tools {
 namespace {
 
@@ -202,13 +204,15 @@ std::string ReadableTime(std::chrono::milliseconds time) {
 
 std::string Printable(std::string_view text) {
   std::string printable;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    // Bytes above are parts of UTF-8, which terminals take.
-    if (byte < 0x20 || byte == 0x7f) {
+  while (!text.empty()) {
+    const auto byte = static_cast<unsigned char>(text.front());
+    const size_t size = Utf8Size(text);
+    if (byte < 0x20 || byte == 0x7f || size == 0) {
       fmt::format_to(std::back_inserter(printable), "\\x{:02x}", byte);
+      text.remove_prefix(1);
     } else {
-      printable += c;
+      printable += text.substr(0, size);
+      text.remove_prefix(size);
     }
   }
   return printable;

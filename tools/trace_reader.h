@@ -38,6 +38,8 @@ class TraceReader {
   uint64_t cut_bytes() const { return cut_bytes_; }
   // Where the present packet, or the one that held it, begins in the file.
   uint64_t offset() const { return offset_; }
+  // What was taken from the file so far; at its end its size.
+  uint64_t bytes_read() const { return buffer_offset_ + buffer_.size(); }
 
  private:
   TraceReader(std::string path, int fd);

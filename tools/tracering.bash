@@ -34,7 +34,7 @@ _tracering() {
   esac
   local options=--help
   case $command in
-    dump) options+=" --json" ;;
+    dump) options+=" --json --summary" ;;
     record)
       options+=" --buffer --categories --compress --duration --output --quiet"
       options+=" --rotate --socket --stream --trigger --"

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +27,7 @@
 #include "tests/support/program_require.h"
 #include "tests/support/sanitizers.h"
 #include "tracering/producer.h"
+#include "tracering/track_event.h"
 
 namespace {
 
@@ -112,6 +114,26 @@ int PullTriggers() {
   handshake::AwaitRelease();
   WriteNumbered(writer, 0, 2);
   PrintTotals(*producer);
+  return 0;
+}
+
+// An instant in each of some categories, once a consumer has said which of them
+// it wants.
+int TraceCategories() {
+  std::promise<void> consumer_has_spoken;
+  tracering::TracingOptions options;
+  options.categories.emplace();  // before that, none
+  options.producer.on_session_start = [&] { consumer_has_spoken.set_value(); };
+  Require(tracering::StartTracing(options).ok(), "tracing can be started");
+  Require(consumer_has_spoken.get_future().wait_for(kLong) ==
+              std::future_status::ready,
+          "a consumer attaches");
+  TRACERING_INSTANT("net", "net");
+  TRACERING_INSTANT("net.http", "net.http");
+  TRACERING_INSTANT("net.verbose", "net.verbose");
+  TRACERING_INSTANT("render", "render");
+  PrintTotals(*tracering::TracingProducer());
+  tracering::StopTracing();
   return 0;
 }
 
@@ -246,6 +268,7 @@ int main(int argc, char** argv) {
       {"exit-beside-a-detached-thread", ExitBesideADetachedThread},
       {"fork-inside-a-packet", ForkInsideAPacket},
       {"pull-triggers", PullTriggers},
+      {"trace-categories", TraceCategories},
       {"stalling", Stalling},
   };
   Require(argc == 2, "one argument");

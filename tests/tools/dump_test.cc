@@ -19,6 +19,7 @@ namespace {
 namespace pb = ::google::protobuf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // Sets each field of `message`, repeated ones twice, and of messages in it,
@@ -174,17 +175,179 @@ TEST_F(DumpTest, DeepPacketsEndAsBytes) {
 // A terminal must not be at the mercy of a trace.
 TEST_F(DumpTest, NothingControlsATerminal) {
   Trace trace;
-  TrackEvent* event = trace.add_packet()->mutable_track_event();
-  event->set_name("\x1b[2J \xc2\x9b \xff \x08");
-  for (const char* json : {"", "--json"}) {
+  const std::string name = "\x1b[2J \xc2\x9b \xff \x08";
+  TrackDescriptor* track = trace.add_packet()->mutable_track_descriptor();
+  track->set_uuid(1);
+  track->mutable_thread()->set_thread_name(name);
+  for (const auto type :
+       {TrackEvent::TYPE_SLICE_BEGIN, TrackEvent::TYPE_SLICE_END}) {
+    TracePacket* packet = trace.add_packet();
+    packet->set_timestamp(1);
+    packet->mutable_track_event()->set_name(name);
+    packet->mutable_track_event()->set_type(type);
+    packet->mutable_track_event()->set_track_uuid(1);
+  }
+  for (const char* option : {"", "--json", "--summary"}) {
     std::vector<std::string> arguments = {"dump",
                                           Save(trace.SerializeAsString())};
-    if (*json != '\0') arguments.push_back(json);
+    if (*option != '\0') arguments.push_back(option);
     const ToolResult result = Run(arguments);
+    EXPECT_THAT(result.output, HasSubstr("[2J"));
     EXPECT_EQ(result.output.find_first_of("\x1b\x9b\xff\x08"),
               std::string::npos)
         << result.output;
   }
+}
+
+class SummaryTest : public DumpTest {
+ protected:
+  // Descriptors of a process with two threads and a counter.
+  static Trace TraceOfAProgram() {
+    return FromText(R"(
+      packet { clock_snapshot { primary_trace_clock: BUILTIN_CLOCK_BOOTTIME } }
+      packet { track_descriptor {
+        uuid: 1 process { pid: 4711 process_name: "my_app" } } }
+      packet { track_descriptor {
+        uuid: 2 thread { pid: 4711 tid: 4711 thread_name: "main" } } }
+      packet { track_descriptor {
+        uuid: 3 thread { pid: 4711 tid: 4712 thread_name: "loader" } } }
+      packet { track_descriptor {
+        uuid: 4 parent_uuid: 1 name: "memory" counter {} } })");
+  }
+  static TracePacket* AddEvent(Trace* trace, uint64_t track, uint64_t time,
+                               TrackEvent::Type type,
+                               const std::string& name = "") {
+    TracePacket* packet = trace->add_packet();
+    packet->set_timestamp(time);
+    packet->set_trusted_pid(4711);
+    packet->mutable_track_event()->set_type(type);
+    packet->mutable_track_event()->set_track_uuid(track);
+    if (!name.empty()) packet->mutable_track_event()->set_name(name);
+    return packet;
+  }
+  std::string Summary(const Trace& trace) {
+    const ToolResult result =
+        Run({"dump", "--summary", Save(trace.SerializeAsString())});
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return result.output;
+  }
+  // The line that begins with `name`, with one space in place of many.
+  static std::string Line(const std::string& text, const std::string& name) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string squeezed;
+      for (std::string word; words >> word;) {
+        squeezed += (squeezed.empty() ? "" : " ") + word;
+      }
+      if (squeezed.rfind(name, 0) == 0) return squeezed;
+    }
+    return "no line of " + name;
+  }
+};
+
+TEST_F(SummaryTest, EachTrackHasItsCounts) {
+  Trace trace = TraceOfAProgram();
+  // Two slices, one in the other, of 10 and 4 us.
+  AddEvent(&trace, 2, 1000, TrackEvent::TYPE_SLICE_BEGIN, "frame");
+  AddEvent(&trace, 2, 3000, TrackEvent::TYPE_SLICE_BEGIN, "draw");
+  AddEvent(&trace, 4, 3500, TrackEvent::TYPE_COUNTER);
+  AddEvent(&trace, 2, 7000, TrackEvent::TYPE_SLICE_END);
+  AddEvent(&trace, 2, 11000, TrackEvent::TYPE_SLICE_END);
+  AddEvent(&trace, 3, 9000, TrackEvent::TYPE_SLICE_BEGIN, "draw");
+  AddEvent(&trace, 3, 17000, TrackEvent::TYPE_SLICE_END);
+  AddEvent(&trace, 3, 18000, TrackEvent::TYPE_INSTANT, "done");
+  AddEvent(&trace, 3, 18500, TrackEvent::TYPE_SLICE_BEGIN, "never ended");
+  TracePacket* sample = trace.add_packet();
+  sample->set_timestamp(2'001'000);
+  sample->mutable_perf_sample()->set_pid(4711);
+  sample->mutable_perf_sample()->set_tid(4712);
+  TracePacket* raw = trace.add_packet();
+  raw->set_trusted_pid(4711);
+  raw->mutable_for_testing()->set_str("x");
+  trace.add_packet()->mutable_trace_stats()->add_buffer_stats();
+  const std::string text = Summary(trace);
+  EXPECT_THAT(text, HasSubstr(" 11 packets of 1 program in 2.0 ms (5.5k/s"));
+  // id, slices, instants, values, samples, other, gaps
+  EXPECT_EQ(Line(text, "my_app"), "my_app 4711 4 1 1 1 1 -");
+  EXPECT_EQ(Line(text, "main"), "main 4711 2 - - - - -");
+  EXPECT_EQ(Line(text, "loader"), "loader 4712 2 1 - 1 - -");
+  EXPECT_EQ(Line(text, "memory"), "memory - - 1 - - -");
+  EXPECT_EQ(Line(text, "(no track)"), "(no track) - - - - 1 -");
+  // count, total, mean, longest
+  EXPECT_EQ(Line(text, "frame"), "frame 1 10.0 us 10.0 us 10.0 us");
+  EXPECT_EQ(Line(text, "draw"), "draw 2 12.0 us 6.0 us 8.0 us");
+  EXPECT_THAT(text, Not(HasSubstr("never ended")));
+  EXPECT_THAT(text, EndsWith("\nNothing was lost.\n"));
+}
+
+TEST_F(SummaryTest, LossesAreToldWithWhatIsKnownOfThem) {
+  Trace trace = TraceOfAProgram();
+  AddEvent(&trace, 3, 1000, TrackEvent::TYPE_INSTANT)
+      ->set_previous_packet_dropped(1 | 64 | 256);
+  TracePacket* sample = trace.add_packet();
+  sample->mutable_perf_sample()->set_pid(4711);
+  sample->mutable_perf_sample()->set_kernel_records_lost(17);
+  EXPECT_THAT(Summary(trace), HasSubstr("no statistics at the end"));
+  TraceStats* stats = trace.add_packet()->mutable_trace_stats();
+  stats->set_invalid_packets(3);
+  for (int i = 0; i < 2; ++i) {
+    stats->add_buffer_stats()->set_trace_writer_packet_loss(4);
+    stats->mutable_buffer_stats(i)->set_chunks_discarded(5);
+    stats->mutable_buffer_stats(i)->set_chunks_overwritten(6);
+  }
+  // Of descriptors.
+  stats->add_buffer_stats()->set_chunks_overwritten(1000);
+  const std::string text = Summary(trace);
+  EXPECT_EQ(Line(text, "loader"), "loader 4712 - 1 - - - 1");
+  EXPECT_THAT(text,
+              HasSubstr("Lost: 17 samples of the CPU profiler, 8 packets "
+                        "before they came to a buffer, 10 that a full buffer "
+                        "refused, 3 that were invalid, 12 records that a ring "
+                        "buffer overwrote.\n1 packet is marked to come after "
+                        "a loss: overwritten, shared memory full.\n"));
+}
+
+TEST_F(SummaryTest, LongTablesAreCut) {
+  Trace trace = TraceOfAProgram();
+  for (uint64_t i = 0; i < 60; ++i) {
+    const std::string name = "name " + std::string(i, 'x');
+    TrackDescriptor* track = trace.add_packet()->mutable_track_descriptor();
+    track->set_uuid(100 + i);
+    track->mutable_thread()->set_pid(4711);
+    track->mutable_thread()->set_thread_name(name);
+    AddEvent(&trace, 100 + i, i, TrackEvent::TYPE_SLICE_BEGIN, name);
+    AddEvent(&trace, 100 + i, 2 * i, TrackEvent::TYPE_SLICE_END);
+  }
+  const std::string text = Summary(trace);
+  EXPECT_THAT(text, HasSubstr("  ... and 43 more\n"));
+  EXPECT_THAT(text, HasSubstr("\n... and 40 more\n"));
+  EXPECT_THAT(text, HasSubstr("xxx..."));
+  EXPECT_THAT(text, Not(HasSubstr(std::string(40, 'x'))));
+}
+
+// Of tracks that lead in a circle, slices that end before they begin, and what
+// is no message; and of an empty file.
+TEST_F(SummaryTest, NonsenseIsCounted) {
+  Trace trace = FromText(R"(
+      packet { track_descriptor { uuid: 1 parent_uuid: 2 name: "a" } }
+      packet { track_descriptor { uuid: 2 parent_uuid: 1 name: "b" } }
+      packet { track_descriptor { uuid: 3 thread { tid: 1 } } }
+      packet { timestamp: 9 track_event { type: TYPE_SLICE_END } }
+      packet { timestamp: 9
+               track_event { type: TYPE_SLICE_BEGIN track_uuid: 3 } }
+      packet { timestamp: 5
+               track_event { type: TYPE_SLICE_END track_uuid: 3 } }
+      packet { track_event { track_uuid: 77 } }
+      packet { perf_sample {} })");
+  std::string text = Summary(trace);
+  EXPECT_THAT(text, HasSubstr("5 packets of 1 program"));
+  EXPECT_EQ(Line(text, "(no name) - -"), "(no name) - - - - 1 -");
+  const ToolResult broken =
+      Run({"dump", "--summary", Save("\x0a\x04\x5a\x02\x4a\x7f")});
+  EXPECT_EQ(broken.status, 0);
+  EXPECT_THAT(broken.output, HasSubstr(" 1 packet of 1 program\n"));
+  EXPECT_THAT(Summary(Trace()), HasSubstr("0 B, 0 packets of 0 programs\n"));
 }
 
 TEST_F(DumpTest, CutFilesGiveWhatIsWhole) {
@@ -211,9 +374,12 @@ TEST_F(DumpTest, CutFilesGiveWhatIsWhole) {
 }
 
 TEST_F(DumpTest, WhatIsNoTraceIsAnErrorThatSaysWhere) {
-  const ToolResult text = Run({"dump", Save("Hello\n")});
-  EXPECT_EQ(text.status, 1);
-  EXPECT_THAT(text.errors, HasSubstr("byte 0 is no packet"));
+  for (const char* option : {"--json", "--summary"}) {
+    const ToolResult text = Run({"dump", option, Save("Hello\n")});
+    EXPECT_EQ(text.status, 1);
+    EXPECT_THAT(text.errors, HasSubstr("byte 0 is no packet"));
+    EXPECT_EQ(text.output, "");
+  }
   const ToolResult later = Run({"dump", Save(std::string("\x0a\x00x", 3))});
   EXPECT_EQ(later.status, 1);
   EXPECT_EQ(later.output, "packet {\n}\n");
@@ -242,8 +408,11 @@ TEST_F(DumpTest, RandomBytesAreHarmless) {
     std::string packet(200, '\0');
     for (char& c : packet) c = static_cast<char>(random());
     packet[0] = '\x5a';  // a track event
-    const ToolResult result = Run({"dump", round % 2 == 0 ? "--json" : "--",
-                                   Save("\x0a\xc8\x01" + packet)});
+    const std::string option = round % 3 == 0   ? "--json"
+                               : round % 3 == 1 ? "--summary"
+                                                : "--";
+    const ToolResult result =
+        Run({"dump", option, Save("\x0a\xc8\x01" + packet)});
     EXPECT_EQ(result.status, 0) << result.errors;
   }
 }
@@ -254,6 +423,7 @@ TEST_F(DumpTest, WrongArgumentsAreNamed) {
   ExpectUsageError({"dump", "--xml", "a"}, "'--xml'");
   ExpectUsageError({"dump", "--json=1", "a"}, "--json takes no value");
   ExpectUsageError({"dump", "a", "--", "b"}, "only one FILE");
+  ExpectUsageError({"dump", "--json", "-s", "a"}, "not both");
   ExpectUsageError({"frobnicate"}, "'frobnicate'");
   ExpectUsageError({}, "usage: tracering");
 }

@@ -19,6 +19,7 @@ namespace tracering::test {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -158,6 +159,31 @@ TEST_F(RecordTest, TriggersSaveSnapshotsAfterTheirGrace) {
   EXPECT_THAT(result.errors, HasSubstr("'never': snapshot in 60 min"));
   EXPECT_EQ(CountPackets(output()), 3u);
   EXPECT_FALSE(fs::exists(Path("out-3.pftrace")));
+}
+
+TEST_F(RecordTest, CategoriesAreThoseThatAreAskedFor) {
+  const auto recorded = [this](std::vector<std::string> options) {
+    const ToolResult result =
+        Run(RecordLine(std::move(options), "trace-categories"));
+    EXPECT_EQ(result.status, 0) << result.errors;
+    const TraceFile file = ReadTraceFile(output());
+    EXPECT_THAT(CheckTrace(file), IsEmpty());
+    std::vector<std::string> categories;
+    for (const TracePacket& packet : file.packets) {
+      if (packet.has_track_event()) {
+        EXPECT_EQ(packet.track_event().categories_size(), 1);
+        categories.push_back(packet.track_event().categories(0));
+      }
+    }
+    return categories;
+  };
+  EXPECT_THAT(recorded({}),
+              ElementsAre("net", "net.http", "net.verbose", "render"));
+  EXPECT_THAT(recorded({"-c", "net"}), ElementsAre("net"));
+  EXPECT_THAT(recorded({"--categories", "net*,-net.verbose"}),
+              ElementsAre("net", "net.http"));
+  EXPECT_THAT(recorded({"--categories=*,-net*"}), ElementsAre("render"));
+  EXPECT_THAT(recorded({"-c-*"}), IsEmpty());
 }
 
 TEST_F(RecordTest, DurationEndsTheCommandAndIsSuccess) {
