@@ -43,7 +43,8 @@ constexpr std::string_view kUsage =
     "Works, and traces what it does.\n"
     "\n"
     "  --dir DIR               read every regular file below DIR and count\n"
-    "                          its bytes, lines and words: one slice a file\n"
+    "                          its bytes, lines and words: a slice for each\n"
+    "                          file, and in it for each part of the work\n"
     "  --load N                write N numbered packets from each thread, as\n"
     "                          fast as possible\n"
     "  --threads N             how many threads work; default: 2\n"
@@ -145,9 +146,9 @@ struct Counts {
 };
 
 // Shares the files of a directory among threads, and traces each one as a slice
-// with its name and its size, and the sum of bytes as a counter. The arrows of
-// a flow lead from the list of files to each thread's first one, and from its
-// last one to the sum.
+// with its name and its size, in it one for each part of the work, and the sum
+// of bytes as a counter. The arrows of a flow lead from the list of files to
+// each thread's first one, and from its last one to the sum.
 class FileCounter {
  public:
   explicit FileCounter(std::vector<std::string> files)
@@ -205,8 +206,12 @@ class FileCounter {
     std::ifstream in(file, std::ios::binary);
     bool in_word = false;
     while (in) {
-      in.read(block.data(), static_cast<std::streamsize>(block.size()));
+      {
+        TRACERING_SCOPE("demo", "read");
+        in.read(block.data(), static_cast<std::streamsize>(block.size()));
+      }
       const auto size = static_cast<size_t>(in.gcount());
+      TRACERING_SCOPE("demo", "count words", "bytes", size);
       counts.bytes += size;
       for (size_t i = 0; i < size; ++i) {
         const auto c = static_cast<unsigned char>(block[i]);
@@ -300,13 +305,8 @@ int main(int argc, char** argv) {
   options.producer.name = "demo_producer";
   options.producer.socket_path = arguments.socket_path;
   options.producer.writer_options = arguments.writer_options;
-  options.buffer = kDemoBuffer;
-  // Also before a consumer comes, which may ask for less.
-  options.categories = {{"*"}};
-  ExitUnlessOk("demo_producer", tracering::StartTracing(options));
   const std::shared_ptr<tracering::Producer> producer =
-      tracering::TracingProducer();
-  AwaitConsumer("demo_producer", *producer, arguments.wait_ms);
+      StartDemoTracing(options, arguments.wait_ms);
   if (arguments.directory.empty()) {
     SendLoad(arguments);
   } else {

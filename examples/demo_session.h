@@ -1,7 +1,7 @@
-// What the producing demo programs have in common: the way to a service, a
-// track event, and the account at the end.
+// What the producing demo programs have in common: the way to a service, and
+// the account at the end.
 //
-// Public headers only. Each thread has its own writer; the rest is for main.
+// Public headers only. For main; tracing itself is for any thread.
 #ifndef TRACERING_EXAMPLES_DEMO_SESSION_H_
 #define TRACERING_EXAMPLES_DEMO_SESSION_H_
 
@@ -14,13 +14,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "examples/command_line.h"
-#include "tracering/clock.h"
-#include "tracering/packet.h"
 #include "tracering/producer.h"
-#include "tracering/trace_fields.h"
-#include "tracering/trace_writer.h"
+#include "tracering/tracing.h"
 
 // The target buffer of all that the demo programs trace.
 inline constexpr const char* kDemoBuffer = "main";
@@ -34,36 +30,22 @@ inline void ExitUnlessOk(const std::string& program,
                                                                 : kExitFailure);
 }
 
-// Goes on without a consumer if none comes in time.
-inline void AwaitConsumer(const std::string& program,
-                          tracering::Producer& producer, uint64_t wait_ms) {
-  if (producer.WaitForConsumer(std::chrono::milliseconds(wait_ms))) return;
-  std::cerr << program
-            << ": no consumer yet: " << producer.stats().connection_error
-            << '\n';
-}
-
-// Named by options.name in complaints.
-inline std::unique_ptr<tracering::Producer> ConnectProducer(
-    const tracering::ProducerOptions& options, uint64_t wait_ms) {
-  absl::StatusOr<std::unique_ptr<tracering::Producer>> producer =
-      tracering::Producer::Create(options);
-  ExitUnlessOk(options.name, producer.status());
-  AwaitConsumer(options.name, **producer, wait_ms);
-  return *std::move(producer);
-}
-
-// A packet with one track event; `append` adds to what every event has.
-template <typename Append>
-void TraceEvent(tracering::TraceWriter& writer, uint64_t type, uint64_t track,
-                Append append) {
-  tracering::Packet packet = writer.NewPacket();
-  packet.AppendVarint(tracering::trace_packet::kTimestamp, tracering::NowNs());
-  tracering::Message event =
-      packet.BeginMessage(tracering::trace_packet::kTrackEvent);
-  event.AppendVarint(tracering::track_event::kType, type);
-  event.AppendVarint(tracering::track_event::kTrackUuid, track);
-  append(event);
+// Starts tracing as the program options.producer.name, and waits so long for a
+// consumer; goes on without one if none comes.
+inline std::shared_ptr<tracering::Producer> StartDemoTracing(
+    tracering::TracingOptions options, uint64_t wait_ms) {
+  const std::string program = options.producer.name;
+  options.buffer = kDemoBuffer;
+  // Also before a consumer comes, which may ask for less.
+  options.categories = {{"*"}};
+  ExitUnlessOk(program, tracering::StartTracing(std::move(options)));
+  std::shared_ptr<tracering::Producer> producer = tracering::TracingProducer();
+  if (!producer->WaitForConsumer(std::chrono::milliseconds(wait_ms))) {
+    std::cerr << program
+              << ": no consumer yet: " << producer->stats().connection_error
+              << '\n';
+  }
+  return producer;
 }
 
 // Waits until all is taken, or says on standard error why it is not. What is

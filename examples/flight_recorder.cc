@@ -20,8 +20,7 @@
 #include "examples/command_line.h"
 #include "examples/demo_session.h"
 #include "tracering/consumer.h"
-#include "tracering/producer.h"
-#include "tracering/trace_fields.h"
+#include "tracering/track_event.h"
 
 namespace {
 
@@ -39,8 +38,7 @@ constexpr const char* kUsage =
     "Tells how many traces were saved, and how many packets the last one "
     "has.\n";
 
-// The service that a process is for itself. The order of its members matters:
-// the producer goes first, so that the consumer takes all that it had.
+// The service that a process is for itself.
 class FlightRecorder {
  public:
   // Ends the program if there is no memory for it.
@@ -61,13 +59,15 @@ class FlightRecorder {
       std::cerr << "flight_recorder: " << status.message() << '\n';
       std::exit(kExitFailure);
     }
-    tracering::ProducerOptions producer_options;
-    producer_options.name = "flight_recorder";
-    producer_options.socket_path = options.socket_path;
-    producer_ = ConnectProducer(producer_options, 5000);
+    tracering::TracingOptions tracing;
+    tracing.producer.name = "flight_recorder";
+    tracing.producer.socket_path = options.socket_path;
+    StartDemoTracing(tracing, 5000);
   }
-
-  tracering::Producer& producer() { return *producer_; }
+  // The producer goes first, so that the consumer takes all that it had.
+  ~FlightRecorder() { tracering::StopTracing(); }
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
 
   // What was traced last, up to this moment. May be called from any thread; it
   // writes a file, so in a program that must not wait it is for another one.
@@ -78,33 +78,18 @@ class FlightRecorder {
 
  private:
   std::unique_ptr<tracering::Consumer> consumer_;
-  std::unique_ptr<tracering::Producer> producer_;
 };
 
 // One request: a slice, and in it one for each of its steps.
-void Serve(tracering::Producer& producer, bool slow) {
-  tracering::TraceWriter& writer = producer.ThreadWriter(kDemoBuffer);
-  const uint64_t track = producer.ThreadTrack();
-  const auto begin = [&](const char* name) {
-    TraceEvent(writer, tracering::track_event::kTypeSliceBegin, track,
-               [name](tracering::Message& event) {
-                 event.AppendString(tracering::track_event::kName, name);
-               });
-  };
-  const auto end = [&] {
-    TraceEvent(writer, tracering::track_event::kTypeSliceEnd, track,
-               [](tracering::Message&) {});
-  };
-  begin("request");
+void Serve(uint64_t number, bool slow) {
+  TRACERING_SCOPE("requests", "request", "number", number);
   for (const char* step : {"parse", "look up", "answer"}) {
-    begin(step);
+    TRACERING_SCOPE("requests", step);
     const auto until = std::chrono::steady_clock::now() +
                        std::chrono::microseconds(slow ? 5000 : 5);
     while (std::chrono::steady_clock::now() < until) {
     }
-    end();
   }
-  end();
 }
 
 }  // namespace
@@ -136,7 +121,7 @@ int main(int argc, char** argv) {
   uint64_t packets = 0;
   for (uint64_t i = 1; i <= requests; ++i) {
     const bool slow = i % slow_one_in == 0;
-    Serve(recorder.producer(), slow);
+    Serve(i, slow);
     if (!slow) continue;
     const absl::StatusOr<tracering::TraceFileInfo> info = recorder.Save(output);
     if (!info.ok()) {

@@ -21,7 +21,7 @@
 #include "examples/demo_session.h"
 #include "tracering/cpu_profiler.h"
 #include "tracering/producer.h"
-#include "tracering/trace_fields.h"
+#include "tracering/track_event.h"
 
 // Outside of any namespace, for names that are short in a flame graph. Not
 // inlined, so that each has a frame of its own, and with work after each call,
@@ -103,21 +103,14 @@ uint64_t ThreadCpuNs() {
 
 // Requests, one slice each, until the thread has had its CPU time or its
 // requests.
-void ServeRequests(tracering::Producer& producer, const Arguments& arguments) {
-  tracering::TraceWriter& writer = producer.ThreadWriter(kDemoBuffer);
-  const uint64_t track = producer.ThreadTrack();
+void ServeRequests(const Arguments& arguments) {
   const tracering::ScopedProfileLabel label("requests");
   const uint64_t end = ThreadCpuNs() + arguments.cpu_ms * 1'000'000;
   uint64_t sum = 1;
   for (uint64_t left = arguments.requests;
        arguments.requests != 0 ? left != 0 : ThreadCpuNs() < end; --left) {
-    TraceEvent(writer, tracering::track_event::kTypeSliceBegin, track,
-               [](tracering::Message& event) {
-                 event.AppendString(tracering::track_event::kName, "request");
-               });
+    TRACERING_SCOPE("requests", "request");
     sum += HandleRequest(sum);
-    TraceEvent(writer, tracering::track_event::kTypeSliceEnd, track,
-               [](tracering::Message&) {});
   }
   result.store(sum, std::memory_order_relaxed);
 }
@@ -178,11 +171,11 @@ __attribute__((noinline)) uint64_t HandleRequest(uint64_t seed) {
 
 int main(int argc, char** argv) {
   const Arguments arguments = ParseArguments(argc, argv);
-  tracering::ProducerOptions options;
-  options.name = "profile_demo";
-  options.socket_path = arguments.socket_path;
-  const std::unique_ptr<tracering::Producer> producer =
-      ConnectProducer(options, arguments.wait_ms);
+  tracering::TracingOptions options;
+  options.producer.name = "profile_demo";
+  options.producer.socket_path = arguments.socket_path;
+  const std::shared_ptr<tracering::Producer> producer =
+      StartDemoTracing(options, arguments.wait_ms);
   std::unique_ptr<tracering::CpuProfiler> profiler;
   if (arguments.frequency != 0 &&
       !StartProfiler(*producer, arguments.frequency, &profiler)) {
@@ -190,10 +183,10 @@ int main(int argc, char** argv) {
   }
   std::vector<std::thread> threads;
   for (uint64_t i = 0; i < arguments.threads; ++i) {
-    threads.emplace_back([&producer, &arguments, i] {
+    threads.emplace_back([&arguments, i] {
       const std::string name = "worker " + std::to_string(i);
       pthread_setname_np(pthread_self(), name.c_str());
-      ServeRequests(*producer, arguments);
+      ServeRequests(arguments);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -203,5 +196,6 @@ int main(int argc, char** argv) {
     sampled = profiler->stats();
   }
   PrintAccount(*producer, sampled);
+  tracering::StopTracing();
   return EXIT_SUCCESS;
 }

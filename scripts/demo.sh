@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds the demo and runs it: one process reads every
-# file below a directory and traces what it does, another one records it.
+# file below a directory and traces what it does, another one records it. Ends
+# with what is in the trace.
 #
 #   scripts/demo.sh [TRACE]
 #
@@ -19,31 +20,22 @@ fi
 ensure_packages "${BUILD_PACKAGES[@]}"
 say "Building the demo"
 cmake --preset demo >/dev/null
-cmake --build --preset demo -j "$(num_jobs)" --target demo_consumer \
-  demo_producer
-
-scratch=$(mktemp -d)
-consumer=""
-clean_up() {
-  if [[ -n $consumer ]]; then kill "$consumer" 2>/dev/null || true; fi
-  rm -rf "$scratch"
-}
-trap clean_up EXIT
+cmake --build --preset demo -j "$(num_jobs)" --target demo_producer tracering
 
 # The compiler's own headers: the build above needs them, so they are there.
 directory=/usr/include
-export TRACERING_SOCKET="$scratch/tracering.sock"
-
 say "Recording two threads that read everything below $directory"
-build/demo/examples/demo_consumer --output "$trace" --exit-when-idle &
-consumer=$!
-build/demo/examples/demo_producer --dir "$directory" --threads 2
-wait "$consumer" || fail "demo_consumer exited with status $?"
-consumer=""
+build/demo/tools/tracering record -o "$trace" -- \
+  build/demo/examples/demo_producer --dir "$directory" --threads 2
 if [[ ! -s $trace ]]; then fail "there is no trace in $trace"; fi
 
-say "The trace is in $trace ($(stat -c %s "$trace") bytes)"
-cat <<'END'
-To look at it, open https://ui.perfetto.dev in a browser and drop the file onto
-the page. It is read there and uploaded nowhere.
+say "What is in it (build/demo/tools/tracering dump --summary $trace)"
+build/demo/tools/tracering dump --summary "$trace"
+
+cat <<END
+
+To look at it, open https://ui.perfetto.dev in a browser and drop the file
+  $trace
+onto the page. It is read there and uploaded nowhere. For a picture without a
+browser: scripts/draw_trace.py --length 5 "$trace" picture.svg
 END

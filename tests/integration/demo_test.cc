@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 #include <thread>
@@ -47,6 +48,25 @@ class DemoTest : public ServiceTest {
       EXPECT_EQ(exit->code, 0) << child.error_output();
     }
     return ParseTotals(child.LastLine());
+  }
+
+  // The trace as a picture, once an XML parser has taken it; else complaints.
+  std::string Draw(std::vector<std::string> options) {
+    const std::string picture = directory_.Path("picture.svg");
+    std::vector<std::string> line = {TRACERING_PYTHON, TRACERING_DRAW_TRACE};
+    line.insert(line.end(), options.begin(), options.end());
+    line.insert(line.end(), {trace_path(), picture});
+    ChildProcess draw = ChildProcess::Spawn(std::move(line));
+    if (draw.Wait()->code != 0) return draw.error_output();
+    ChildProcess parse = ChildProcess::Spawn(
+        {TRACERING_PYTHON, "-c",
+         "import sys, xml.dom.minidom as dom; dom.parse(sys.argv[1])",
+         picture});
+    EXPECT_EQ(parse.Wait()->code, 0) << parse.error_output();
+    std::ifstream file(picture);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::filesystem::remove(picture);
+    return text;
   }
 
   // What both programs said, held against the file.
@@ -166,7 +186,7 @@ TEST_F(DemoTest, DirectoryIsTracedFileByFile) {
   std::set<std::string> threads;
   for (const TracePacket& packet : ReadTraceFile(trace_path()).packets) {
     const TrackEvent& event = packet.track_event();
-    slices += event.type() == TrackEvent::TYPE_SLICE_BEGIN;
+    slices += event.name() == "count file";
     counters += event.type() == TrackEvent::TYPE_COUNTER;
     for (const DebugAnnotation& note : event.debug_annotations()) {
       if (names.count(note.string_value()) != 0) {
@@ -180,6 +200,22 @@ TEST_F(DemoTest, DirectoryIsTracedFileByFile) {
   EXPECT_EQ(seen, names);
   EXPECT_GT(counters, 0u);
   EXPECT_GE(threads.size(), 3u);
+
+  const std::string picture = Draw({});
+  for (const char* what :
+       {"demo_producer", "reader 0", "count file", "bytes so far", "sum"}) {
+    EXPECT_THAT(picture, HasSubstr(what));
+  }
+  EXPECT_THAT(Draw({"--start", "0.1", "--length=0.5"}), HasSubstr("<svg"));
+}
+
+// The script that draws the README's picture: what is drawn, or what it says
+// where it cannot.
+TEST_F(DemoTest, WhatIsNoTraceIsNotDrawn) {
+  std::ofstream(trace_path()) << "Hello";
+  EXPECT_THAT(Draw({}), HasSubstr("it is no trace"));
+  std::ofstream(trace_path(), std::ios::trunc) << "";
+  EXPECT_THAT(Draw({}), HasSubstr("there are no track events"));
 }
 
 TEST_F(DemoTest, InterruptSavesWhatThereIs) {
