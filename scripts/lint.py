@@ -206,6 +206,26 @@ TEST_CASE = re.compile(r"^\s*TEST(?:_[FP])?\(\s*(\w+)\s*,\s*(\w+)\s*\)",
 NAMED_TEST = re.compile(r"`(\w+Test\.\w+)`")
 
 
+# Documents whose every piece of C++ is a run of lines of a program.
+GUIDE = re.compile(r"docs/guide-\w+\.md$")
+CPP_BLOCK = re.compile(r"^```cpp\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+QUOTABLE = ("examples/", "tests/package/")
+
+
+def dedented_lines(lines: List[str]) -> List[str]:
+    """The lines without the indentation that all of them have."""
+    indent = min((len(line) - len(line.lstrip()) for line in lines
+                  if line.strip()), default=0)
+    return [line[indent:] for line in lines]
+
+
+def contains_lines(lines: List[str], wanted: List[str]) -> bool:
+    first = wanted[0].strip()
+    return any(line.strip() == first and
+               dedented_lines(lines[i:i + len(wanted)]) == wanted
+               for i, line in enumerate(lines))
+
+
 class Finding(NamedTuple):
     path: str
     line: int
@@ -265,6 +285,7 @@ class Linter:
                 self.check_file_header(path, lines)
         self.check_public_headers_are_listed()
         self.check_readme_shows_tested_programs()
+        self.check_guides_quote()
         self.check_named_tests_exist()
         return self.findings
 
@@ -450,6 +471,32 @@ class Linter:
             if f"```cpp\n{program}```\n" not in readme:
                 self.add("README.md", 1, "readme",
                          f"does not show tests/package/{name} as it is")
+
+    # The code in the guides is that of programs which are built and tested.
+
+    def check_guides_quote(self) -> None:
+        quotable = None
+        for path in self.files():
+            if not GUIDE.match(path):
+                continue
+            if quotable is None:
+                quotable = list(self.quotable_texts())
+            with open(os.path.join(self.root, path), encoding="utf-8") as file:
+                text = file.read()
+            for block in CPP_BLOCK.finditer(text):
+                wanted = dedented_lines(block.group(1).split("\n"))
+                if not any(contains_lines(lines, wanted)
+                           for lines in quotable):
+                    self.add(path, text.count("\n", 0, block.start()) + 1,
+                             "quotes", "no program in "
+                             f"{' or '.join(QUOTABLE)} has these lines")
+
+    def quotable_texts(self) -> Iterator[List[str]]:
+        for path in self.files():
+            if path.startswith(QUOTABLE) and path.endswith(CPP_SUFFIXES):
+                with open(os.path.join(self.root, path),
+                          encoding="utf-8") as file:
+                    yield file.read().split("\n")
 
     # The table of scenarios names tests; a renamed test must not leave a claim
     # behind that nothing supports.

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
@@ -216,6 +217,70 @@ TEST_F(DemoTest, WhatIsNoTraceIsNotDrawn) {
   EXPECT_THAT(Draw({}), HasSubstr("it is no trace"));
   std::ofstream(trace_path(), std::ios::trunc) << "";
   EXPECT_THAT(Draw({}), HasSubstr("there are no track events"));
+}
+
+class GuideTest : public DemoTest {
+ protected:
+  ChildProcess StartService(std::vector<std::string> options) {
+    options.insert(options.begin(),
+                   {TRACERING_TRACE_SERVICE, "--output", trace_path(),
+                    "--socket", options_.socket_path});
+    ChildProcess service = ChildProcess::Spawn(std::move(options));
+    EXPECT_TRUE(Eventually(
+        [&] { return access(options_.socket_path.c_str(), F_OK) == 0; }));
+    return service;
+  }
+  // What it says about each ring.
+  std::string RunServer(std::vector<std::string> options) {
+    options.insert(options.begin(),
+                   {TRACERING_ORDER_SERVER, "--socket", options_.socket_path});
+    ChildProcess server = ChildProcess::Spawn(std::move(options));
+    EXPECT_EQ(server.Wait()->code, 0);
+    EXPECT_EQ(server.error_output(), "");
+    return server.output();
+  }
+};
+
+TEST_F(GuideTest, ServerAndServiceDoWhatTheGuidesSay) {
+  for (const char* mode : {"--event-loop", "--stream"}) {
+    ChildProcess service = StartService({mode});
+    const std::string said = RunServer({"--orders", "20"});
+    EXPECT_THAT(said, HasSubstr("ring audit: 20 packets, lost 0\n"));
+    ASSERT_TRUE(service.Signal(SIGTERM));
+    EXPECT_EQ(service.Wait()->code, 0) << service.error_output();
+    TraceCheckOptions strict;
+    strict.forbid_loss = true;
+    strict.forbid_open_slices = true;
+    EXPECT_THAT(CheckTraceFile(trace_path(), strict), IsEmpty());
+    std::map<std::string, int> names;
+    for (const TracePacket& packet : ReadTraceFile(trace_path()).packets) {
+      const std::string& name = packet.track_event().name();
+      ++names[name.substr(0, name.find(' '))];
+    }
+    EXPECT_EQ(names["accept"], 20);
+    EXPECT_EQ(names["handle"], 20);
+    EXPECT_EQ(names["order"], 20);  // on tracks of their own
+    EXPECT_EQ(names["shipped"], 20);
+    // Written by another thread, which a program this short may not wait for.
+    EXPECT_LE(names["configuration"], 1);
+    EXPECT_EQ(names["stock"], 0);  // the service asks for nothing verbose
+    std::filesystem::remove(trace_path());
+  }
+}
+
+TEST_F(GuideTest, SlowOrdersAndSignalsSaveSnapshots) {
+  const std::string snapshot = trace_path() + ".snapshot";
+  ChildProcess service = StartService({});
+  RunServer({"--orders=3", "--slow-ms=0"});
+  EXPECT_TRUE(Eventually([&] { return access(snapshot.c_str(), F_OK) == 0; }));
+  std::filesystem::remove(snapshot);
+  ASSERT_TRUE(service.Signal(SIGUSR1));
+  EXPECT_TRUE(Eventually([&] { return access(snapshot.c_str(), F_OK) == 0; }));
+  ASSERT_TRUE(service.Signal(SIGINT));
+  EXPECT_EQ(service.Wait()->code, 0) << service.error_output();
+  EXPECT_THAT(service.output(), HasSubstr(trace_path() + ": "));
+  EXPECT_THAT(CheckTraceFile(snapshot), IsEmpty());
+  std::filesystem::remove(snapshot);
 }
 
 TEST_F(DemoTest, InterruptSavesWhatThereIs) {

@@ -342,6 +342,18 @@ class LintTest(unittest.TestCase):
         files["README.md"] = "```cpp\nint main() { return 0; }\n```\n"
         self.assertEqual(self.lint(files), ["readme"])
 
+    def test_guides_quote_programs(self):
+        files = {"examples/x.cc": source("int main() {", "  Start();", "",
+                                         "  Stop();", "}"),
+                 "docs/guide-x.md": "```cpp\nStart();\n\nStop();\n```\n"}
+        self.assertEqual(self.lint(files), [])
+        files["docs/guide-x.md"] = "```cpp\nStart();\nStop();\n```\n"
+        self.assertEqual(self.lint(files), ["quotes"])
+        # Other languages, and other documents, may show what they like.
+        files["docs/guide-x.md"] = "```sh\nstart\n```\n"
+        files["docs/y.md"] = "```cpp\n...\n```\n"
+        self.assertEqual(self.lint(files), [])
+
     def test_tests_that_are_named_exist(self):
         files = {"tests/x_test.cc": source("TEST(XTest,", "     Works) {}"),
                  "docs/testing.md": "Shown by `XTest.Works`.\n"}
