@@ -7,6 +7,13 @@ include(GNUInstallDirs)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tracering")
 
+# What static libraries ask of who links with a C compiler.
+set(cxx_runtime "")
+if(NOT BUILD_SHARED_LIBS)
+  set(cxx_runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+  list(FILTER cxx_runtime INCLUDE REGEX "c\\+\\+")
+endif()
+
 install(
   TARGETS tracering_common tracering_producer tracering_consumer
   EXPORT tracering-targets
@@ -37,6 +44,8 @@ install(
 # while who links a static one has to name them.
 set(common_requires "absl_status absl_statusor absl_strings")
 set(consumer_requires "tracering-common = ${PROJECT_VERSION}")
+list(TRANSFORM cxx_runtime PREPEND " -l" OUTPUT_VARIABLE common_libs)
+list(JOIN common_libs "" common_libs)
 if(BUILD_SHARED_LIBS)
   set(private_requires "fmt")
 else()
@@ -57,6 +66,7 @@ foreach(room common producer consumer)
   set(pc_library "tracering_${room}")
   set(pc_description "${${room}_description}")
   set(pc_requires "${${room}_requires}")
+  set(pc_libs "${${room}_libs}")
   configure_file("${PROJECT_SOURCE_DIR}/cmake/tracering.pc.in"
                  "${PROJECT_BINARY_DIR}/package/${pc_name}.pc" @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/package/${pc_name}.pc"

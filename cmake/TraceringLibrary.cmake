@@ -1,9 +1,12 @@
 # Target helpers that every room shares: warnings, the library trio, and the
 # hooked twins that the race tests link.
 
+# C++17, or C11: programs in C are there to show and try the C API.
 function(tracering_compile_options target)
   target_compile_features(${target} PUBLIC cxx_std_17)
-  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  set_target_properties(
+    ${target} PROPERTIES CXX_EXTENSIONS OFF C_STANDARD 11
+                         C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
   target_compile_options(
     ${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow
                       $<$<BOOL:${TRACERING_WERROR}>:-Werror>)

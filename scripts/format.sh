@@ -30,5 +30,5 @@ dirs=()
 for dir in include src tests examples tools benchmarks; do
   if [[ -d $dir ]]; then dirs+=("$dir"); fi
 done
-find "${dirs[@]}" \( -name '*.h' -o -name '*.cc' \) -print0 |
+find "${dirs[@]}" \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) -print0 |
   xargs -0 "$formatter" "${mode[@]}"

@@ -16,7 +16,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 CODE_DIRS = ("include", "src", "tests", "examples", "tools", "benchmarks")
 TEXT_DIRS = CODE_DIRS + ("cmake", "scripts", "docs", ".ci")
-CPP_SUFFIXES = (".h", ".cc")
+CPP_SUFFIXES = (".h", ".cc", ".c")
 LIMITED_SUFFIXES = CPP_SUFFIXES + (".proto", ".py", ".sh", ".cmake", ".txt")
 TEXT_SUFFIXES = LIMITED_SUFFIXES + (".md", ".json", ".in")
 MAX_COLUMNS = 80
@@ -39,6 +39,8 @@ STD_HEADERS = frozenset("""
     typeinfo unordered_map unordered_set utility valarray variant vector
     sys/types.h time.h
     """.split())
+# What a header that C reads may stand on.
+C_HEADERS = frozenset(("stdbool.h", "stddef.h", "stdint.h"))
 LOGGING_HEADERS = ("cstdio", "fstream", "iostream", "ostream", "stdio.h",
                    "syslog.h", "absl/log/", "fmt/ostream.h")
 CONCURRENCY_HEADERS = ("atomic", "condition_variable", "future", "mutex",
@@ -91,6 +93,10 @@ class Room(NamedTuple):
 
 # The room table of the design. The first prefix that matches decides.
 ROOMS = (
+    Room("include/tracering/c/",
+         (lambda include: include.angled and include.path in C_HEADERS,
+          under("tracering/c/", "tracering/export.h")),
+         why="headers of the C API are read by C compilers"),
     Room("include/tracering/", (is_std, ABSL_STATUS, OURS),
          why="public headers stand on std, absl/status and each other"),
     Room("src/common/abi/", (is_std, under("src/common/abi/", *ID_HEADERS)),
@@ -330,8 +336,9 @@ class Linter:
             count += 1
         opening = " ".join(line.strip("/ ") for line in lines[:count])
         wanted = MIN_HEADER_LINES
-        if path.endswith(".cc") and (path.startswith("tests/") or
-                                     POINTS_TO_HEADER.search(opening)):
+        if path.endswith((".cc", ".c")) and (
+                path.startswith("tests/") or
+                POINTS_TO_HEADER.search(opening)):
             wanted = 1
         if count < wanted:
             self.add(path, 1, "file-header",
@@ -387,8 +394,8 @@ class Linter:
 
     def check_include_exists(self, path: str, number: int,
                              included: str) -> None:
-        if included.endswith(".pb.h"):
-            return  # generated
+        if included.endswith((".pb.h", ".inc")):
+            return  # generated, or for somebody else's macros
         if included.startswith("tracering/"):
             file = os.path.join("include", included)
         elif included.startswith(tuple(f"{d}/" for d in CODE_DIRS)):

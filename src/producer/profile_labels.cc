@@ -24,7 +24,7 @@ std::atomic<uint64_t> num_dropped{0};
 // Initial-exec: the other models may allocate at a thread's first access, which
 // would be in the signal handler. Atomic because the handler interrupts the
 // thread that stores.
-thread_local std::atomic<const ProfileLabel*> current
+thread_local std::atomic<const ProfileLabel*> current_label
     __attribute__((tls_model("initial-exec"))){nullptr};
 
 // Null where there are enough labels, or no memory.
@@ -81,12 +81,12 @@ uint64_t ProfileLabels::dropped() {
 }
 
 const ProfileLabel* ProfileLabels::Current() {
-  return current.load(std::memory_order_relaxed);
+  return current_label.load(std::memory_order_relaxed);
 }
 
 void ProfileLabels::SetCurrent(const ProfileLabel* label) {
   // Release: a handler on this thread, or who reads its sample, sees the text.
-  current.store(label, std::memory_order_release);
+  current_label.store(label, std::memory_order_release);
 }
 
 }  // namespace internal

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "src/common/abi/position.h"
+#include "src/producer/c_packet.h"
 #include "src/producer/chunk_writer.h"
 #include "src/producer/packet_account.h"
 #include "src/producer/producer_ring.h"
@@ -83,6 +84,10 @@ class alignas(64) TraceWriterImpl final : public TraceWriter {
 
   void BeginBatch() { ++batch_depth_; }
   void EndBatch();
+  bool in_batch() const { return batch_depth_ != 0; }
+
+  // Where C code keeps the packet that it has opened.
+  tracering_packet& c_packet() { return c_packet_; }
 
   // Publishes what an open batch has finalised so far. No effect while a
   // packet is open.
@@ -90,7 +95,7 @@ class alignas(64) TraceWriterImpl final : public TraceWriter {
 
   // Whether a packet or a batch is open.
   bool in_use() const {
-    return batch_depth_ != 0 ||
+    return in_batch() ||
            (state() != PacketState::kIdle && state() != PacketState::kReleased);
   }
 
@@ -166,6 +171,7 @@ class alignas(64) TraceWriterImpl final : public TraceWriter {
   std::optional<LossCause> reason_;  // of swallowing; none: not counted
 
   ReleasedWriter released_;
+  tracering_packet c_packet_;
   // Immutable.
   const std::shared_ptr<ProducerRing> ring_;
   const WriterId id_;

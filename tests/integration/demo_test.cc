@@ -374,6 +374,30 @@ TEST_F(DemoTest, SecondServiceOnALivePathIsRefusedAndNamesIt) {
   ExpectSuccess(first);
 }
 
+TEST_F(DemoTest, ProgramInCIsRecorded) {
+  ChildProcess consumer = StartDemoConsumer();
+  ChildProcess producer =
+      ChildProcess::Spawn({TRACERING_C_PRODUCER, options_.socket_path});
+  const Totals produced = ExpectSuccess(producer);
+  EXPECT_EQ(producer.error_output(), "");
+  const Totals consumed = ExpectSuccess(consumer);
+  EXPECT_EQ(consumed.first, produced.first);
+  // Two events and a count a request, one of each thread, one by hand.
+  EXPECT_EQ(produced.first, 153u);
+  const TraceFile file = ReadTraceFile(trace_path());
+  TraceCheckOptions strict;
+  strict.forbid_loss = true;
+  strict.forbid_open_slices = true;
+  EXPECT_THAT(CheckTrace(file, strict), IsEmpty());
+  std::multiset<std::string> names;
+  for (const TracePacket& packet : file.packets) {
+    names.insert(packet.track_event().name());
+  }
+  EXPECT_EQ(names.count("handle"), 50u);
+  EXPECT_EQ(names.count("all done"), 2u);
+  EXPECT_EQ(names.count("field by field"), 1u);
+}
+
 TEST_F(DemoTest, WrongArgumentsAreNamedWithWhatTheyMayBe) {
   struct Case {
     std::string program;

@@ -73,6 +73,23 @@ class LintTest(unittest.TestCase):
             "x.h", "#include <string_view>", '#include "absl/status/status.h"')
         self.assertEqual(self.lint(files), [])
 
+    def test_headers_for_c_stand_on_c(self):
+        files = {
+            "include/tracering/c/x.h":
+                public_header("c/x.h", "#include <stdint.h>",
+                              '#include "tracering/y.h"'),
+            "include/tracering/y.h": public_header("y.h"),
+            "src/common/CMakeLists.txt":
+                "    tracering/c/x.h\n    tracering/y.h\n",
+        }
+        self.assertEqual(self.lint(files), ["rooms"])
+        files["include/tracering/c/x.h"] = public_header(
+            "c/x.h", "#include <cstdint>")
+        self.assertEqual(self.lint(files), ["rooms"])
+        files["include/tracering/c/x.h"] = public_header(
+            "c/x.h", "#include <stdint.h>")
+        self.assertEqual(self.lint(files), [])
+
     def test_public_headers_use_no_other_part_of_abseil(self):
         files = {
             "include/tracering/x.h": public_header(

@@ -15,20 +15,35 @@ trap 'rm -rf "$scratch"' EXIT
 export TRACERING_SOCKET=$scratch/tracering.sock
 prefix=$scratch/prefix
 
-# run_user DIR: the two programs in DIR, one recording the other, whose end of
-# standard output ends the recording.
+# run_user DIR: the programs in DIR, each recorded by one of them, which ends
+# when the other's standard output does.
 run_user() {
-  rm -f "$scratch/out.pftrace"
-  (cd "$scratch" && "$1/trace" | "$1/record")
-  grep -q my_app "$scratch/out.pftrace"
-  grep -q work "$scratch/out.pftrace"
+  local program
+  for program in trace c_trace; do
+    rm -f "$scratch/out.pftrace"
+    (cd "$scratch" && "$1/$program" | "$1/record")
+    grep -q my_app "$scratch/out.pftrace"
+    grep -q work "$scratch/out.pftrace"
+  done
+}
+
+# build_user NAME ARGUMENT...: the project in $scratch/NAME.
+build_user() {
+  local name=$1
+  shift
+  cmake -S "$user_dir" -B "$scratch/$name" -G Ninja "$@" >"$scratch/log" || {
+    cat "$scratch/log"
+    return 1
+  }
+  cmake --build "$scratch/$name"
 }
 
 echo "== the installed package"
 cmake --install "$build_dir" --prefix "$prefix" >/dev/null
-cmake -S "$user_dir" -B "$scratch/installed" -G Ninja \
-  -DCMAKE_PREFIX_PATH="$prefix"
-cmake --build "$scratch/installed"
+build_user installed -DCMAKE_PREFIX_PATH="$prefix"
+# A project without C++ links the same.
+build_user only_c -DCMAKE_PREFIX_PATH="$prefix" -DONLY_C=ON
+mv "$scratch/only_c/c_trace" "$scratch/installed"
 run_user "$scratch/installed"
 # A component that does not exist must not be found.
 sed 's/COMPONENTS producer/COMPONENTS nonsense/' "$user_dir/CMakeLists.txt" \
@@ -52,13 +67,16 @@ for pair in trace:producer record:consumer; do
     -o "$scratch/pkg-config/$program" \
     $(pkg-config --cflags --libs "tracering-${pair#*:}")
 done
+# A C compiler links it, too.
+# shellcheck disable=SC2046
+"${CC:-cc}" -std=c11 -Wall -Wextra -Wpedantic -Werror "$user_dir/c_trace.c" \
+  -o "$scratch/pkg-config/c_trace" \
+  $(pkg-config --cflags --libs tracering-producer)
 run_user "$scratch/pkg-config"
 
 echo "== add_subdirectory, shared libraries"
-cmake -S "$user_dir" -B "$scratch/sub" -G Ninja -DBUILD_SHARED_LIBS=ON \
-  -DCMAKE_UNITY_BUILD=ON \
+build_user sub -DBUILD_SHARED_LIBS=ON -DCMAKE_UNITY_BUILD=ON \
   -DTRACERING_SOURCE_DIR="$source_dir"
-cmake --build "$scratch/sub"
 run_user "$scratch/sub"
 # One shared object holds the common part, and both libraries refer to it.
 for room in producer consumer; do

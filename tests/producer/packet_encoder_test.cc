@@ -13,6 +13,7 @@
 #include "tests/producer/writer_harness.h"
 #include "tests/support/all_types.pb.h"
 #include "tests/support/group_codec.h"
+#include "tracering/c/packet.h"
 
 namespace tracering::test {
 namespace {
@@ -74,7 +75,7 @@ void WriteValue(Out& out, const google::protobuf::Message& message,
       return out.AppendBytes(number, bytes.data(), bytes.size());
     }
     default: {
-      Message child = out.BeginMessage(number);
+      auto child = out.BeginMessage(number);
       return WriteMessage(child, VALUE(Message));
     }
   }
@@ -90,6 +91,75 @@ void WriteMessage(Out& out, const google::protobuf::Message& message) {
                           ? message.GetReflection()->FieldSize(message, field)
                           : 1;
     for (int i = 0; i < count; ++i) WriteValue(out, message, field, i);
+  }
+}
+
+// The same through the functions for C.
+class CMessage {
+ public:
+  explicit CMessage(tracering_packet* packet) : packet_(packet) {}
+  void AppendVarint(uint32_t field, uint64_t value) {
+    tracering_append_varint(packet_, field, value);
+  }
+  void AppendInt(uint32_t field, int64_t value) {
+    tracering_append_int(packet_, field, value);
+  }
+  void AppendZigZag(uint32_t field, int64_t value) {
+    tracering_append_zigzag(packet_, field, value);
+  }
+  void AppendBool(uint32_t field, bool value) {
+    tracering_append_bool(packet_, field, value);
+  }
+  void AppendFixed32(uint32_t field, uint32_t value) {
+    tracering_append_fixed32(packet_, field, value);
+  }
+  void AppendFixed64(uint32_t field, uint64_t value) {
+    tracering_append_fixed64(packet_, field, value);
+  }
+  void AppendFloat(uint32_t field, float value) {
+    tracering_append_float(packet_, field, value);
+  }
+  void AppendDouble(uint32_t field, double value) {
+    tracering_append_double(packet_, field, value);
+  }
+  void AppendString(uint32_t field, const std::string& value) {
+    if (value.find('\0') != std::string::npos) {
+      return AppendBytes(field, value.data(), value.size());
+    }
+    tracering_append_string(packet_, field, value.c_str());
+  }
+  void AppendBytes(uint32_t field, const void* data, size_t size) {
+    tracering_append_bytes(packet_, field, data, size);
+  }
+  CMessage BeginMessage(uint32_t field) {
+    tracering_message_begin(packet_, field);
+    return CMessage(packet_, true);
+  }
+  CMessage(const CMessage&) = delete;
+  CMessage& operator=(const CMessage&) = delete;
+  ~CMessage() {
+    if (is_nested_) tracering_message_end(packet_);
+  }
+
+ private:
+  CMessage(tracering_packet* packet, bool is_nested)
+      : packet_(packet), is_nested_(is_nested) {}
+
+  tracering_packet* const packet_;
+  const bool is_nested_ = false;
+};
+
+void WritePacket(TraceWriter& writer, const google::protobuf::Message& message,
+                 bool through_c) {
+  if (through_c) {
+    tracering_packet* const opened =
+        tracering_packet_begin(reinterpret_cast<tracering_writer*>(&writer));
+    CMessage packet(opened);
+    WriteMessage(packet, message);
+    tracering_packet_end(opened);
+  } else {
+    Packet packet = writer.NewPacket();
+    WriteMessage(packet, message);
   }
 }
 
@@ -114,10 +184,7 @@ TEST(PacketEncoderTest, RandomMessagesOfEveryFieldTypeComeBack) {
       // Parsed, a map has no key twice.
       AllTypes message;
       ASSERT_TRUE(message.ParseFromString(filled.SerializeAsString()));
-      {
-        Packet packet = writer->NewPacket();
-        WriteMessage(packet, message);
-      }
+      WritePacket(*writer, message, i % 2 != 0);
       const auto taken = harness.DrainAll();
       ASSERT_EQ(taken.size(), static_cast<size_t>(i) + 1);
       const AllTypes read = Parse(taken.back());

@@ -10,6 +10,8 @@
 
 #include "tests/producer/counting_allocator.h"
 #include "tests/producer/writer_harness.h"
+#include "tracering/c/packet.h"
+#include "tracering/c/track_event.h"
 #include "tracering/track_event.h"
 
 namespace tracering::test {
@@ -54,6 +56,18 @@ void TakeAllPaths(RingImage& image, TraceWriter& writer,
       if (round % 3 == 0) Scrape(image);
       packet.AppendString(2, large);  // straddles, or is lost half-way
     }
+    auto* const c_writer = reinterpret_cast<tracering_writer*>(&writer);
+    tracering_batch_begin(c_writer);
+    for (int i = 0; i < 20; ++i) {
+      tracering_packet* const packet = tracering_packet_begin(c_writer);
+      tracering_append_varint(packet, 1, static_cast<uint64_t>(i));
+      tracering_message_begin(packet, 2);
+      tracering_append_double(packet, 3, 1.5);
+      if (i % 10 == 0) tracering_append_string(packet, 4, large.c_str());
+      if (i % 7 == 0) tracering_packet_discard(packet);
+      tracering_packet_end(packet);
+    }
+    tracering_batch_end(c_writer);
     {
       Packet packet = writer.NewPacket();
       Packet nested = writer.NewPacket();
@@ -96,6 +110,14 @@ TEST(WriterAllocationTest, TrackEventsAllocateTheFirstTimeOnly) {
     TRACERING_ASYNC_END(track);
     TRACERING_END("c");
     TRACERING_INSTANT("c", "instant");
+    tracering_category* const category = tracering_category_get("c");
+    tracering_packet* const event =
+        tracering_slice_begin_open(category, "from C");
+    tracering_arg_string(event, "text", text.c_str());
+    tracering_packet_end(event);
+    tracering_count_int(
+        category, tracering_counter_get("count", TRACERING_UNIT_COUNT), 1);
+    tracering_slice_end(category);
   };
   trace_all();
   const uint64_t before = NumAllocations();
