@@ -23,7 +23,7 @@
 namespace tracering::tools {
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kDumpUsage =
     R"(usage: tracering dump [--json | --summary] FILE
 
 Prints the packets of a trace file, also of one that is still being written or
@@ -85,7 +85,7 @@ bool PrintSummary(TraceReader& reader, const std::string& path) {
 }  // namespace
 
 int Dump(std::vector<std::string> arguments) {
-  CommandLine line("dump", kUsage, std::move(arguments));
+  CommandLine line("dump", kDumpUsage, std::move(arguments));
   std::string path;
   bool json = false;
   bool summary = false;

@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr const char* kUsage =
+constexpr const char* kRecordUsage =
     R"(usage: tracering record [OPTION...] [-- COMMAND [ARGUMENT...]]
 
 Starts a tracing service, records what programs trace, and saves it: when
@@ -160,7 +160,7 @@ StreamOptions& StreamOf(RecordOptions* options) {
 }  // namespace
 
 RecordOptions ParseRecordOptions(std::vector<std::string> arguments) {
-  CommandLine line("record", kUsage, std::move(arguments));
+  CommandLine line("record", kRecordUsage, std::move(arguments));
   RecordOptions options;
   while (line.Next()) {
     if (line.Is("--output", "-o")) {

@@ -21,7 +21,7 @@
 namespace tracering::tools {
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kRingUsage =
     R"(usage: tracering ring [OPTION...] PATH...
 
 Shows the rings in the files PATH: its header, its cursors, and the state of
@@ -140,7 +140,7 @@ void AppendChunks(const std::vector<InspectedChunk>& chunks,
 }  // namespace
 
 int Ring(std::vector<std::string> arguments) {
-  CommandLine line("ring", kUsage, std::move(arguments));
+  CommandLine line("ring", kRingUsage, std::move(arguments));
   std::vector<std::string> paths;
   std::string output;
   SaveOptions save;

@@ -32,7 +32,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr const char* kUsage =
+constexpr const char* kStatUsage =
     R"(usage: tracering stat [OPTION...]
 
 Shows, for each program that traces into a running service, packets and bytes
@@ -132,7 +132,7 @@ void Sleep(milliseconds time) {
 }  // namespace
 
 int Stat(std::vector<std::string> arguments) {
-  CommandLine line("stat", kUsage, std::move(arguments));
+  CommandLine line("stat", kStatUsage, std::move(arguments));
   std::string socket_path = DefaultSocketPath();
   milliseconds interval{1000};
   uint64_t tables = UINT64_MAX;

@@ -21,7 +21,7 @@ constexpr size_t kMaxOpenSlices = 1024;
 constexpr int kMaxParents = 64;
 // Lines of a table, for each process and for slices.
 constexpr size_t kMaxRows = 20;
-constexpr size_t kNameWidth = 30;
+constexpr size_t kTrackWidth = 30;
 
 // As much of a text as is shown, and no more.
 std::string Shown(std::string_view text, size_t width) {
@@ -429,7 +429,7 @@ std::string TraceSummary::Describe(std::string_view path,
   const auto out = std::back_inserter(text);
   const auto line = [&out](std::string_view indent, std::string_view name,
                            int64_t id, const Counts& counts) {
-    const size_t width = kNameWidth - indent.size();
+    const size_t width = kTrackWidth - indent.size();
     fmt::format_to(out, "{}{:<{}} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n",
                    indent, Shown(name, width), width,
                    id == 0 ? "" : fmt::to_string(id),
@@ -439,7 +439,7 @@ std::string TraceSummary::Describe(std::string_view path,
   };
   if (!processes.empty()) {
     fmt::format_to(out, "\n{:<{}} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n",
-                   "process, track", kNameWidth, "id", "slices", "instants",
+                   "process, track", kTrackWidth, "id", "slices", "instants",
                    "values", "samples", "other", "gaps");
   }
   for (const auto& [pid, process] : processes) {
@@ -487,13 +487,13 @@ std::string TraceSummary::DescribeSlices() const {
   });
   std::string text =
       fmt::format("\n{:<{}} {:>8} {:>12} {:>12} {:>12}\n", "slices of threads",
-                  kNameWidth, "count", "total", "mean", "longest");
+                  kTrackWidth, "count", "total", "mean", "longest");
   const auto out = std::back_inserter(text);
   const size_t shown = std::min(names.size(), kMaxRows);
   for (size_t i = 0; i < shown; ++i) {
     const SliceTimes& times = names[i].second;
     fmt::format_to(out, "{:<{}} {:>8} {:>12} {:>12} {:>12}\n",
-                   Shown(names[i].first, kNameWidth), kNameWidth, times.count,
+                   Shown(names[i].first, kTrackWidth), kTrackWidth, times.count,
                    ReadableNs(times.total_ns),
                    ReadableNs(times.total_ns / times.count),
                    ReadableNs(times.longest_ns));
