@@ -14,6 +14,7 @@ TEST_PACKAGES=(clang-format-14 libbenchmark-dev libgmock-dev libgtest-dev
   libprotobuf-dev pkg-config protobuf-compiler python3 relacy-dev)
 SANITIZER_PACKAGES=(clang libclang-rt-14-dev)
 TIDY_PACKAGES=(clang-tidy-14)
+DOCS_PACKAGES=(doxygen python3)
 
 say() { printf '\n== %s\n' "$*"; }
 
