@@ -133,6 +133,7 @@ class OrderServer {
   void Run() {
     for (const auto& order : orders_) Accept(*order);
     std::vector<std::thread> workers;
+    workers.reserve(2);
     for (int i = 0; i < 2; ++i) {
       workers.emplace_back([this, i] {
         tracering::SetThreadName("worker " + std::to_string(i));

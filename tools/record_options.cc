@@ -138,6 +138,7 @@ SnapshotTrigger ParseTrigger(CommandLine& line) {
 
 // Found out now rather than after hours of recording.
 void CheckOutput(const CommandLine& line, const std::string& output) {
+  if (output.empty()) line.Fail("--output '': it must be the name of a file");
   const std::filesystem::path path(output);
   const std::filesystem::path directory =
       path.has_parent_path() ? path.parent_path() : ".";

@@ -53,7 +53,7 @@ class TraceSummary {
   };
 
   // In the order in which they are listed.
-  enum class TrackKind { kProcess, kThread, kOther, kCounter, kUnknown };
+  enum class TrackKind { kProcess, kThread, kCounter, kOther, kUnknown };
 
   struct Track {
     TrackKind kind = TrackKind::kUnknown;

@@ -292,6 +292,7 @@ TEST_F(RecordTest, WrongArgumentsAreNamed) {
   expect({"ls"}, "'ls'; a command comes after '--'");
   expect({"-o", "/nowhere/out"}, "cannot create files in '/nowhere'");
   expect({"-o", directory_.path()}, "is a directory");
+  expect({"-o", ""}, "--output '': it must be the name of a file");
   expect({"--socket", std::string(200, 'x')}, "xxx");
 }
 
