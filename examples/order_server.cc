@@ -192,8 +192,6 @@ void EndTracing() {
   const std::shared_ptr<tracering::Producer> producer =
       tracering::TracingProducer();
   if (producer == nullptr) return;
-  // A program as short as this one may end before it is connected.
-  producer->WaitForConsumer(std::chrono::seconds(1));
   const absl::Status flushed = producer->Flush(std::chrono::seconds(5));
   if (!flushed.ok()) {
     std::cerr << "not all of the trace was taken: " << flushed.message()
@@ -228,6 +226,10 @@ int main(int argc, char** argv) {
   if (absl::Status status = StartTracingOrders(socket_path); !status.ok()) {
     // The program goes on, untraced.
     std::cerr << "order_server: " << status.message() << '\n';
+  }
+  // A program as short as this one would end before it is connected.
+  if (const auto producer = tracering::TracingProducer()) {
+    producer->WaitForConsumer(std::chrono::seconds(5));
   }
   OrderServer(orders, std::chrono::milliseconds(slow_ms)).Run();
   EndTracing();
