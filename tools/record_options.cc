@@ -28,7 +28,7 @@ COMMAND finds the service by $TRACERING_SOCKET.
                         a buffer in memory for what programs write to NAME; may
                         be given several times. SIZE in bytes, or with K, M or
                         G. 'ring' overwrites the oldest packets, 'discard'
-                        refuses the newest. Default: main=32M:ring
+                        refuses the newest. Without any: main=32M:ring
   -c, --categories GLOB,...
                         the categories of track events to switch on; the last
                         GLOB that matches decides, and one that begins with '-'
