@@ -345,10 +345,12 @@ class Picture:
     def events(self, track: Track) -> None:
         slices = [s for s in track.slices if self.shows(s.begin, s.end)]
         slices.sort(key=lambda s: (s.depth, s.begin))
-        instants = [i for i in track.instants if self.shows(i[0], i[0])]
+        instants = self.apart([i for i in track.instants
+                               if self.shows(i[0], i[0])])
         above = INSTANT_HEIGHT if instants else 0
         depth = max((s.depth for s in slices), default=-1) + 1
-        samples = [t for t in track.samples if self.shows(t, t)]
+        samples = self.apart([(t,) for t in sorted(track.samples)
+                              if self.shows(t, t)])
         height = above + depth * SLICE_HEIGHT + (6 if samples else 0)
         self.label(track.name, height)
         last: Dict[int, float] = {}
@@ -375,11 +377,19 @@ class Picture:
                     else WIDTH - MARGIN) - x - 10
             if fitting(name, room) == name:
                 self.text(x + 7, y + 6, name, "dim")
-        for time in samples:
+        for (time,) in samples:
             x, y = self.x(time), self.y + height - 5
             self.out.append(f'<line class="sample" x1="{x:.1f}" y1="{y:.1f}" '
                             f'x2="{x:.1f}" y2="{y + 5:.1f}"/>')
         self.y += height
+
+    def apart(self, marks: List[tuple]) -> List[tuple]:
+        """Without those that would lie upon others."""
+        kept: List[tuple] = []
+        for mark in marks:
+            if not kept or self.x(mark[0]) >= self.x(kept[-1][0]) + 2:
+                kept.append(mark)
+        return kept
 
     def counter(self, track: Track) -> None:
         self.label(track.name, COUNTER_HEIGHT)
@@ -487,8 +497,12 @@ def main(arguments: List[str]) -> int:
     end = min(end, last)
     title = (f"{len(trace.events)} events in {readable(last - zero)}; "
              f"{readable(end - begin)} of them")
-    with open(options.picture, "w", encoding="utf-8") as file:
-        file.write(Picture(trace, begin, end, title).draw())
+    try:
+        with open(options.picture, "w", encoding="utf-8") as file:
+            file.write(Picture(trace, begin, end, title).draw())
+    except OSError as error:
+        print(f"draw_trace.py: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
