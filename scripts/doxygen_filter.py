@@ -5,9 +5,9 @@ it for each file.
 Usage: scripts/doxygen_filter.py HEADER
 
 A comment that stands right above a declaration, or behind it on its line,
-documents it, and the one that a file opens with the file, and its classes that
-have none of their own. Those in function bodies, and those that stand alone, do
-not. Lines that are indented within a comment are code.
+documents it, and the one that a file opens with the file, and the class that it
+is named after if that has none of its own. Those in function bodies, and those
+that stand alone, do not. Lines that are indented within a comment are code.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import List
 
 COMMENT = re.compile(r"(\s*)//(?!/)(.*)$")
 TRAILING = re.compile(r"(.*[;,{}\w)])\s+// ?(.*)$")
-CLASS = re.compile(r"(\s*)(?:class|struct) (?:\[\[\w+\]\] )?\w+[^;()]*\{")
+CLASS = re.compile(r"(\s*)(?:class|struct) (?:\[\[\w+\]\] )?(\w+)[^;()]*\{")
 SCOPE = re.compile(r"\b(?:namespace|class|struct|union|enum)\b[^();]*$|"
                    r"\bextern \"C\"\s*$")
 
@@ -53,6 +53,7 @@ class Filter:
 
     def __init__(self, header: str):
         self.header = header  # as users include it
+        self.opening: List[str] = []  # comment of the file
         self.out: List[str] = []
         self.scopes: List[bool] = []  # of each brace: may hold declarations
         self.statement = ""
@@ -91,6 +92,7 @@ class Filter:
             comment = lines[i:end]
             following = lines[end].strip() if end < len(lines) else ""
             if is_first:
+                self.opening = comment
                 self.out += block(comment, "@file")
             elif self.documents(following):
                 self.out += block(comment, "")
@@ -106,11 +108,18 @@ class Filter:
         return bool(following) and (not following.startswith("#") or
                                     following.startswith("#define"))
 
+    def description(self, indent: str, name: str) -> List[str]:
+        """Of a class that has no comment."""
+        file_name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower() + ".h"
+        if self.header.split("/")[-1] == file_name:
+            return block(self.opening, "")
+        return [f"{indent}/// See {self.header}."]
+
     def code(self, line: str) -> None:
         opens = CLASS.match(line)
         if (opens and self.in_declarations() and
                 not self.out[-1].lstrip().startswith(("///", "template"))):
-            self.out.append(f"{opens.group(1)}/// See {self.header}.")
+            self.out += self.description(opens.group(1), opens.group(2))
         if not line.lstrip().startswith("#"):
             trailing = TRAILING.match(line)
             was_in_declarations = self.in_declarations()
