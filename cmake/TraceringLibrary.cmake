@@ -15,23 +15,34 @@ endfunction()
 # What code in a library is compiled with beyond that. Our signal handler may
 # run on a stack with little left: the first call of a function through the
 # linkage table takes as much as the handler itself.
-function(tracering_library_options target)
+#   tracering_library_options(<target> <visibility>)
+# With `hidden` it shows what is declared with TRACERING_EXPORT, with `default`
+# all that is ours.
+function(tracering_library_options target visibility)
   tracering_compile_options(${target})
   target_compile_options(${target} PRIVATE -fno-plt)
+  set_target_properties(
+    ${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+                         CXX_VISIBILITY_PRESET ${visibility}
+                         VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
-# tracering_library(<room> HEADERS ... SOURCES ... [LINK ...] [LINK_PRIVATE ...]
-#                   [LINK_ROOMS ...])
+# tracering_library(<room> [SHOWS_ALL] HEADERS ... SOURCES ... [LINK ...]
+#                   [LINK_PRIVATE ...] [LINK_ROOMS ...])
 #
 # Defines tracering_<room> (alias tracering::<room>), whose public HEADERS,
 # named as users include them, are installed with it and checked to compile
-# alone.
+# alone. SHOWS_ALL: other rooms use it as they like.
 # Where tests are built it also defines tracering_<room>_hooked: the same
 # sources, compiled with the SharedWord hook, for tests that step through
 # shared-memory accesses.
 function(tracering_library room)
-  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;LINK;LINK_PRIVATE;LINK_ROOMS"
-                        ${ARGN})
+  cmake_parse_arguments(
+    arg "SHOWS_ALL" "" "HEADERS;SOURCES;LINK;LINK_PRIVATE;LINK_ROOMS" ${ARGN})
+  set(visibility hidden)
+  if(arg_SHOWS_ALL)
+    set(visibility default)
+  endif()
   set(variants "")
   if(TRACERING_BUILD_TESTS)
     set(variants "_hooked")
@@ -54,12 +65,16 @@ function(tracering_library room)
                    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
       list(TRANSFORM arg_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/"
            OUTPUT_VARIABLE headers)
+      set(map "${PROJECT_SOURCE_DIR}/cmake/tracering.map")
+      if(BUILD_SHARED_LIBS)
+        target_link_options(${target} PRIVATE "LINKER:--version-script=${map}")
+        set_target_properties(${target} PROPERTIES LINK_DEPENDS "${map}")
+      endif()
       target_sources(
         ${target} PUBLIC FILE_SET HEADERS BASE_DIRS
                          ${PROJECT_SOURCE_DIR}/include FILES ${headers})
     endif()
-    tracering_library_options(${target})
-    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    tracering_library_options(${target} ${visibility})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(${target} PUBLIC ${arg_LINK}
                                     PRIVATE ${arg_LINK_PRIVATE})

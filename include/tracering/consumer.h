@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "tracering/buffer_config.h"
 #include "tracering/consumer_stats.h"
+#include "tracering/export.h"
 #include "tracering/ids.h"
 
 namespace tracering {
@@ -90,7 +91,7 @@ struct ConsumerOptions {
 // $TRACERING_SOCKET, else $XDG_RUNTIME_DIR/tracering.sock, else
 // /tmp/tracering-<uid>.sock. Thread-safe unless somebody changes the
 // environment.
-std::string DefaultSocketPath();
+TRACERING_EXPORT std::string DefaultSocketPath();
 
 // A ring to read that did not come through the socket.
 struct AttachRingOptions {
@@ -171,7 +172,7 @@ struct FlushResult {
 //
 // To move packets, call either Start or, from an event loop of your own,
 // ProcessReady whenever poll_fd is readable. Flush drains by itself.
-class Consumer {
+class TRACERING_EXPORT Consumer {
  public:
   // Checks the options, allocates the buffers and listens on the socket. A
   // stale socket is replaced. Errors name the value and the rule, or the path

@@ -24,6 +24,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "tracering/export.h"
 #include "tracering/producer.h"
 
 namespace tracering {
@@ -65,7 +66,7 @@ struct CpuProfilerStats {
   }
 };
 
-class CpuProfiler {
+class TRACERING_EXPORT CpuProfiler {
  public:
   // Samples all threads, also those that are born later, until Stop. The
   // producer may go first; samples go nowhere after that. INVALID_ARGUMENT
@@ -103,7 +104,7 @@ class CpuProfiler {
 // was never seen before, and the first time on a thread. Texts are kept for
 // ever: at most 4096, of which 255 bytes are used. A label beyond that leaves
 // the outer one in place, and is counted. Works with and without a profiler.
-class ScopedProfileLabel {
+class TRACERING_EXPORT ScopedProfileLabel {
  public:
   explicit ScopedProfileLabel(std::string_view text);
   ~ScopedProfileLabel();

@@ -8,6 +8,7 @@
 #define TRACERING_EVENT_TRACKS_H_
 
 #ifdef TRACERING_DISABLE
+#include "tracering/export.h"
 #include "tracering/internal/track_event_disabled.h"
 #else
 
@@ -27,12 +28,13 @@ namespace internal {
 struct CounterTrack;
 // The one with that name and unit, which is never freed. Null without memory,
 // and beyond 4096 names: it counts into nothing.
-CounterTrack* FindOrAddCounter(std::string_view name, CounterUnit unit,
-                               std::string_view unit_name) noexcept;
-void WriteCounter(EventSite& site, CounterTrack* counter,
-                  int64_t value) noexcept;
-void WriteCounter(EventSite& site, CounterTrack* counter,
-                  double value) noexcept;
+TRACERING_EXPORT CounterTrack* FindOrAddCounter(
+    std::string_view name, CounterUnit unit,
+    std::string_view unit_name) noexcept;
+TRACERING_EXPORT void WriteCounter(EventSite& site, CounterTrack* counter,
+                                   int64_t value) noexcept;
+TRACERING_EXPORT void WriteCounter(EventSite& site, CounterTrack* counter,
+                                   double value) noexcept;
 
 template <typename T>
 void WriteCounterValue(EventSite& site, CounterTrack* counter, T value) {
@@ -71,7 +73,7 @@ class Counter {
 
 // Slices and instants of one piece of work, whichever threads take part in it.
 // Slices of one track nest. Its end ends those that are open.
-class AsyncTrack {
+class TRACERING_EXPORT AsyncTrack {
  public:
   explicit AsyncTrack(std::string_view name) : name_(name) {}
   // Below another track, which outlives it.

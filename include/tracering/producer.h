@@ -37,6 +37,7 @@
 #include "absl/status/statusor.h"
 #include "tracering/counter_unit.h"
 #include "tracering/data_loss.h"
+#include "tracering/export.h"
 #include "tracering/trace_writer.h"
 
 namespace tracering {
@@ -121,7 +122,7 @@ struct ProducerOptions {
 class WriterReleaser {
  public:
   WriterReleaser() = default;
-  void operator()(TraceWriter* writer) const;
+  TRACERING_EXPORT void operator()(TraceWriter* writer) const;
 
  private:
   friend class Producer;
@@ -132,7 +133,7 @@ class WriterReleaser {
 };
 using OwnedTraceWriter = std::unique_ptr<TraceWriter, WriterReleaser>;
 
-class Producer {
+class TRACERING_EXPORT Producer {
  public:
   // Packets of one ring since Create, by all writers, released ones included:
   // attempted == delivered + lost() once the writers are quiet and a flush

@@ -27,6 +27,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "tracering/export.h"
 
 namespace tracering {
 
@@ -74,7 +75,7 @@ struct ProfileBufferStats {
   uint64_t ignored_closes = 0;
 };
 
-class ProfileBuffer {
+class TRACERING_EXPORT ProfileBuffer {
  public:
   // INVALID_ARGUMENT names the value and the limit that it breaks.
   static absl::StatusOr<std::unique_ptr<ProfileBuffer>> Create(

@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "tracering/consumer.h"
 #include "tracering/consumer_stats.h"
+#include "tracering/export.h"
 #include "tracering/ids.h"
 
 namespace tracering {
@@ -40,7 +41,7 @@ enum class ChunkState : uint32_t {
 };
 
 // "acquired" and the like.
-std::string_view ChunkStateName(ChunkState state);
+TRACERING_EXPORT std::string_view ChunkStateName(ChunkState state);
 
 struct InspectedChunk {
   uint32_t index = 0;
@@ -91,10 +92,12 @@ class RingInspector {
   // Reads the ring in the file `path`: that of a ring_file, or /proc/PID/fd/N
   // of a process that has it open; of at most 1 GiB, as Producer makes them.
   // Errors name the path and what is missing.
-  static absl::StatusOr<RingInspector> Open(const std::string& path);
+  TRACERING_EXPORT static absl::StatusOr<RingInspector> Open(
+      const std::string& path);
 
   // The same for bytes in memory. Those behind the ring's end are ignored.
-  static absl::StatusOr<RingInspector> FromImage(std::string image);
+  TRACERING_EXPORT static absl::StatusOr<RingInspector> FromImage(
+      std::string image);
 
   const InspectedRing& contents() const { return contents_; }
   // The ring as it was copied, of exactly its size.
@@ -111,7 +114,7 @@ class RingInspector {
 // processes; each once) and that no reader has taken. Descriptors count among
 // them. What stands before a word that breaks the rules is saved, what stands
 // behind it counts as lost.
-absl::StatusOr<TraceFileInfo> SalvageRings(
+TRACERING_EXPORT absl::StatusOr<TraceFileInfo> SalvageRings(
     const std::vector<const RingInspector*>& rings, const std::string& path,
     const SaveOptions& options = SaveOptions());
 

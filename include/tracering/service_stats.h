@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "tracering/consumer_stats.h"
+#include "tracering/export.h"
 
 namespace tracering {
 
@@ -22,7 +23,7 @@ namespace tracering {
 // does not answer within `timeout` (DEADLINE_EXCEEDED), or it answers nonsense
 // (DATA_LOSS). It is trusted no further: an answer costs a bounded amount of
 // memory. Thread-safe.
-absl::StatusOr<ConsumerStats> QueryServiceStats(
+TRACERING_EXPORT absl::StatusOr<ConsumerStats> QueryServiceStats(
     const std::string& socket_path, std::chrono::milliseconds timeout);
 
 }  // namespace tracering

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "tracering/data_loss.h"
+#include "tracering/export.h"
 #include "tracering/ids.h"
 #include "tracering/packet.h"
 
@@ -47,7 +48,7 @@ struct WriterStats {
 
 class WriterBatch;
 
-class TraceWriter {
+class TRACERING_EXPORT TraceWriter {
  public:
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
@@ -77,7 +78,7 @@ class TraceWriter {
 };
 
 // See TraceWriter::Batch.
-class WriterBatch {
+class TRACERING_EXPORT WriterBatch {
  public:
   ~WriterBatch();
   WriterBatch(const WriterBatch&) = delete;

@@ -16,6 +16,7 @@
 #define TRACERING_TRACING_H_
 
 #ifdef TRACERING_DISABLE
+#include "tracering/export.h"
 #include "tracering/internal/track_event_disabled.h"
 #else
 
@@ -60,22 +61,22 @@ struct TracingOptions {
 // service. FAILED_PRECONDITION if tracing has been started already;
 // INVALID_ARGUMENT for a name of a buffer or a pattern that cannot be; errors
 // of Producer::Create.
-absl::Status StartTracing(TracingOptions options = {});
+TRACERING_EXPORT absl::Status StartTracing(TracingOptions options = {});
 
 // Disables all categories and lets go of the producer, which says goodbye to
 // the service. Events of other threads go nowhere from now on. Slices that are
 // open are not ended. Again, and without a start: no effect. It can be started
 // again after that.
-void StopTracing();
+TRACERING_EXPORT void StopTracing();
 
 // Waits until the service has taken what was traced before; see
 // Producer::Flush. FAILED_PRECONDITION if tracing has not been started.
-absl::Status FlushTracing(std::chrono::nanoseconds timeout);
+TRACERING_EXPORT absl::Status FlushTracing(std::chrono::nanoseconds timeout);
 
 // The producer of the process, for everything else that it can do; null if
 // tracing has not been started. Whoever still holds it when tracing stops
 // delays the goodbye.
-std::shared_ptr<Producer> TracingProducer();
+TRACERING_EXPORT std::shared_ptr<Producer> TracingProducer();
 
 // Enables those categories that the patterns select, and disables all others,
 // until somebody says something else: the program, by another call, or a
@@ -85,15 +86,15 @@ std::shared_ptr<Producer> TracingProducer();
 // A pattern is a glob over the whole name: `*` stands for any bytes, `?` for
 // one; with a `-` in front it takes out what it matches. The last pattern that
 // matches a category decides, and one that none matches is off.
-void SetEnabledCategories(std::vector<std::string> patterns);
+TRACERING_EXPORT void SetEnabledCategories(std::vector<std::string> patterns);
 
 // Whether events of the category are written now. Takes a lock; to do something
 // only where it is worth it, see TRACERING_ENABLED.
-bool CategoryEnabled(std::string_view category);
+TRACERING_EXPORT bool CategoryEnabled(std::string_view category);
 
 // How the calling thread appears in traces, in place of the kernel's name for
 // it. Also before tracing is started.
-void SetThreadName(std::string_view name);
+TRACERING_EXPORT void SetThreadName(std::string_view name);
 
 struct TracingStats {
   // The clock in use.
@@ -102,7 +103,7 @@ struct TracingStats {
   // thread.
   uint64_t slices_too_deep = 0;
 };
-TracingStats tracing_stats();
+TRACERING_EXPORT TracingStats tracing_stats();
 
 }  // namespace tracering
 

@@ -42,7 +42,7 @@ constexpr int kStepsAtStop = 16;
 
 }  // namespace
 
-class Consumer::Impl {
+class [[gnu::visibility("hidden")]] Consumer::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Create(ConsumerOptions options);
   ~Impl() { Stop(); }

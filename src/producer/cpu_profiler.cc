@@ -62,7 +62,7 @@ absl::Status NoMemory() {
 
 }  // namespace
 
-class CpuProfiler::Impl {
+class [[gnu::visibility("hidden")]] CpuProfiler::Impl {
  public:
   Impl(const CpuProfilerOptions& options, std::unique_ptr<ProfileBuffer> buffer,
        OwnedTraceWriter writer)

@@ -36,7 +36,8 @@
 
 namespace tracering {
 
-class Producer::Impl final : public internal::ControlClient::Delegate {
+class [[gnu::visibility("hidden")]] Producer::Impl final
+    : public internal::ControlClient::Delegate {
  public:
   static absl::StatusOr<std::shared_ptr<Impl>> Create(ProducerOptions options);
 
@@ -102,7 +103,7 @@ class Producer::Impl final : public internal::ControlClient::Delegate {
   std::unique_ptr<internal::ManagedWriter> TryNewWriter(
       std::string_view buffer, const WriterOptions* options);
   // With mutex_ held.
-  const Target& AddTarget(std::string name, internal::ManagedRing* ring,
+  const Target& AddTarget(std::string name, internal::ManagedRing * ring,
                           const WriterOptions& writer_options);
 
   absl::Status FlushDescriptors(int64_t deadline_ns);

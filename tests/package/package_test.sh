@@ -78,8 +78,29 @@ echo "== add_subdirectory, shared libraries"
 build_user sub -DBUILD_SHARED_LIBS=ON -DCMAKE_UNITY_BUILD=ON \
   -DTRACERING_SOURCE_DIR="$source_dir"
 run_user "$scratch/sub"
-# One shared object holds the common part, and both libraries refer to it.
-for room in producer consumer; do
-  readelf -d "$scratch/sub/tracering/src/$room/libtracering_$room.so" |
-    grep -q 'NEEDED.*libtracering_common\.so'
+
+echo "== what shared libraries are called, need and show"
+rooms=$scratch/sub/tracering/src
+for room in common producer consumer; do
+  library=$rooms/$room/libtracering_$room.so
+  readelf -d "$library" >"$scratch/dynamic"
+  grep -q "SONAME.*\[libtracering_$room\.so\.0\.1\]" "$scratch/dynamic"
+  # One shared object holds the common part, and both libraries refer to it.
+  if [[ $room != common ]]; then
+    grep -q 'NEEDED.*\[libtracering_common\.so\.0\.1\]' "$scratch/dynamic"
+  fi
+  # Nothing but our own, whatever of others it has instantiated.
+  nm -D --defined-only "$library" | cut -c 20- >"$scratch/symbols"
+  if grep -vE '^(tracering_|_Z(T.|GV|Z|GVZ)?NK?9tracering)' "$scratch/symbols"
+  then
+    echo "$library shows the symbols above, which are not ours" >&2
+    exit 1
+  fi
+  if [[ $room != common ]] &&
+    c++filt <"$scratch/symbols" |
+    grep -E '::Impl::|tracering::(abi|control|os)::'; then
+    echo "$library shows the symbols above, which are not for others" >&2
+    exit 1
+  fi
+  grep -q '^_ZN9tracering' "$scratch/symbols"
 done

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tracering/export.h"
 #include "tracering/internal/event_site.h"
 
 namespace tracering {
@@ -34,49 +35,59 @@ using TrackUuid = uint64_t;
 
 // An event of the calling thread, at a site where the name is always the same
 // and stays where it is.
-OpenEvent OpenLiteralEvent(EventSite& site, uint64_t type, const char* name,
-                           size_t name_size) noexcept;
-void WriteLiteralEvent(EventSite& site, uint64_t type, const char* name,
-                       size_t name_size) noexcept;
+TRACERING_EXPORT OpenEvent OpenLiteralEvent(EventSite& site, uint64_t type,
+                                            const char* name,
+                                            size_t name_size) noexcept;
+TRACERING_EXPORT void WriteLiteralEvent(EventSite& site, uint64_t type,
+                                        const char* name,
+                                        size_t name_size) noexcept;
 // With any name, on any track.
-OpenEvent OpenNamedEvent(EventSite& site, uint64_t type, TrackUuid track,
-                         const char* name, size_t name_size) noexcept;
+TRACERING_EXPORT OpenEvent OpenNamedEvent(EventSite& site, uint64_t type,
+                                          TrackUuid track, const char* name,
+                                          size_t name_size) noexcept;
 // Without a name and a category.
-OpenEvent OpenBareEvent(uint64_t type, TrackUuid track) noexcept;
+TRACERING_EXPORT OpenEvent OpenBareEvent(uint64_t type,
+                                         TrackUuid track) noexcept;
 // `cur` and `end` as they are by now.
-void FinishEvent(TraceWriter* writer, uint8_t* cur, uint8_t* end) noexcept;
+TRACERING_EXPORT void FinishEvent(TraceWriter* writer, uint8_t* cur,
+                                  uint8_t* end) noexcept;
 
 // --- Slices of the calling thread ---
 
 // From one StartTracing to its end; 0 outside. Slices that end with their scope
 // remember in which they began.
-extern std::atomic<uint32_t> current_session;
+TRACERING_EXPORT extern std::atomic<uint32_t> current_session;
 // Opens the end of a slice that began in that session.
-OpenEvent OpenSliceEnd(uint32_t session) noexcept;
-void WriteSliceEnd(uint32_t session) noexcept;
+TRACERING_EXPORT OpenEvent OpenSliceEnd(uint32_t session) noexcept;
+TRACERING_EXPORT void WriteSliceEnd(uint32_t session) noexcept;
 
 // For slices that begin and end apart. Whether to write the begin, which will
 // have to be ended; false if too many of them are open.
-bool NoteSliceBegin(const EventSite& site) noexcept;
+TRACERING_EXPORT bool NoteSliceBegin(const EventSite& site) noexcept;
 // Whether to write the end of the innermost open slice, because it is of that
 // category.
-bool NoteSliceEnd(const EventSite& site) noexcept;
+TRACERING_EXPORT bool NoteSliceEnd(const EventSite& site) noexcept;
 
 // --- Arguments ---
 // As the appends of packet_encoder.h: they return where the packet goes on.
 
-uint8_t* AppendNumberArgument(TraceWriter* writer, uint8_t* cur, uint8_t** end,
-                              const char* name, size_t name_size,
-                              uint32_t field, uint64_t bits) noexcept;
-uint8_t* AppendDoubleArgument(TraceWriter* writer, uint8_t* cur, uint8_t** end,
-                              const char* name, size_t name_size,
-                              double value) noexcept;
-uint8_t* AppendTextArgument(TraceWriter* writer, uint8_t* cur, uint8_t** end,
-                            const char* name, size_t name_size,
-                            const char* text, size_t text_size) noexcept;
+TRACERING_EXPORT uint8_t* AppendNumberArgument(TraceWriter* writer,
+                                               uint8_t* cur, uint8_t** end,
+                                               const char* name,
+                                               size_t name_size, uint32_t field,
+                                               uint64_t bits) noexcept;
+TRACERING_EXPORT uint8_t* AppendDoubleArgument(TraceWriter* writer,
+                                               uint8_t* cur, uint8_t** end,
+                                               const char* name,
+                                               size_t name_size,
+                                               double value) noexcept;
+TRACERING_EXPORT uint8_t* AppendTextArgument(TraceWriter* writer, uint8_t* cur,
+                                             uint8_t** end, const char* name,
+                                             size_t name_size, const char* text,
+                                             size_t text_size) noexcept;
 
 // Differs between processes, and between numbers in one of them.
-uint64_t LocalFlowId(uint64_t id) noexcept;
+TRACERING_EXPORT uint64_t LocalFlowId(uint64_t id) noexcept;
 
 }  // namespace internal
 }  // namespace tracering

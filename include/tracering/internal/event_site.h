@@ -13,6 +13,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "tracering/export.h"
+
 namespace tracering::internal {
 
 enum class SiteKind : uint8_t {
@@ -99,11 +101,11 @@ class EventSite {
 // The sites of one executable or shared object. Never freed; taken again.
 struct SiteGroup;
 // Null if there is no memory.
-SiteGroup* AddSiteGroup() noexcept;
-void RemoveSiteGroup(SiteGroup* group) noexcept;
+TRACERING_EXPORT SiteGroup* AddSiteGroup() noexcept;
+TRACERING_EXPORT void RemoveSiteGroup(SiteGroup* group) noexcept;
 // Puts the site in the group's list and returns whether it is on. A site that
 // cannot be put there now is off, and tried again.
-bool ResolveSite(EventSite* site, SiteGroup* group) noexcept;
+TRACERING_EXPORT bool ResolveSite(EventSite* site, SiteGroup* group) noexcept;
 
 // Hidden, so that each shared object has its own, whose destructor runs when it
 // is unloaded.

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tracering/export.h"
 #include "tracering/internal/wire_format.h"
 
 namespace tracering {
@@ -30,29 +31,32 @@ namespace internal {
 // What a packet asks of its writer. The open fragment may be written from the
 // returned cursor up to *end. Both are null for a packet that goes nowhere:
 // there is never room in it, and the cold paths swallow what comes.
-uint8_t* OpenPacket(TraceWriter* writer, uint8_t** end) noexcept;
+TRACERING_EXPORT uint8_t* OpenPacket(TraceWriter* writer,
+                                     uint8_t** end) noexcept;
 // `cur` is the end of what was written.
-void ClosePacket(TraceWriter* writer, uint8_t* cur) noexcept;
-[[gnu::cold]] void DiscardPacket(TraceWriter* writer, uint8_t* cur) noexcept;
+TRACERING_EXPORT void ClosePacket(TraceWriter* writer, uint8_t* cur) noexcept;
+[[gnu::cold]] TRACERING_EXPORT void DiscardPacket(TraceWriter* writer,
+                                                  uint8_t* cur) noexcept;
 
 // Appends that may find no room in [cur, *end). They continue in another chunk
 // where they must, return where the packet goes on and set *end to match.
-[[gnu::cold]] uint8_t* AppendVarintSlow(TraceWriter* writer, uint8_t* cur,
-                                        uint8_t** end, uint32_t field,
-                                        uint64_t value) noexcept;
-[[gnu::cold]] uint8_t* AppendFixed32Slow(TraceWriter* writer, uint8_t* cur,
-                                         uint8_t** end, uint32_t field,
-                                         uint32_t value) noexcept;
-[[gnu::cold]] uint8_t* AppendFixed64Slow(TraceWriter* writer, uint8_t* cur,
-                                         uint8_t** end, uint32_t field,
-                                         uint64_t value) noexcept;
-[[gnu::cold]] uint8_t* AppendBytesSlow(TraceWriter* writer, uint8_t* cur,
-                                       uint8_t** end, uint32_t field,
-                                       const void* data, size_t size) noexcept;
-[[gnu::cold]] uint8_t* BeginMessageSlow(TraceWriter* writer, uint8_t* cur,
-                                        uint8_t** end, uint32_t field) noexcept;
-[[gnu::cold]] uint8_t* EndMessageSlow(TraceWriter* writer, uint8_t* cur,
-                                      uint8_t** end) noexcept;
+[[gnu::cold]] TRACERING_EXPORT uint8_t* AppendVarintSlow(
+    TraceWriter* writer, uint8_t* cur, uint8_t** end, uint32_t field,
+    uint64_t value) noexcept;
+[[gnu::cold]] TRACERING_EXPORT uint8_t* AppendFixed32Slow(
+    TraceWriter* writer, uint8_t* cur, uint8_t** end, uint32_t field,
+    uint32_t value) noexcept;
+[[gnu::cold]] TRACERING_EXPORT uint8_t* AppendFixed64Slow(
+    TraceWriter* writer, uint8_t* cur, uint8_t** end, uint32_t field,
+    uint64_t value) noexcept;
+[[gnu::cold]] TRACERING_EXPORT uint8_t* AppendBytesSlow(
+    TraceWriter* writer, uint8_t* cur, uint8_t** end, uint32_t field,
+    const void* data, size_t size) noexcept;
+[[gnu::cold]] TRACERING_EXPORT uint8_t* BeginMessageSlow(
+    TraceWriter* writer, uint8_t* cur, uint8_t** end, uint32_t field) noexcept;
+[[gnu::cold]] TRACERING_EXPORT uint8_t* EndMessageSlow(TraceWriter* writer,
+                                                       uint8_t* cur,
+                                                       uint8_t** end) noexcept;
 
 // Where the compilers make their own choice they move the cold calls into
 // functions that take the encoder's address.

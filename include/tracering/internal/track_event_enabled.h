@@ -13,6 +13,7 @@
 
 #include "tracering/event_arguments.h"
 #include "tracering/event_tracks.h"
+#include "tracering/export.h"
 #include "tracering/internal/event_packet.h"
 #include "tracering/internal/event_site.h"
 #include "tracering/internal/packet_encoder.h"
@@ -166,7 +167,8 @@ struct CategorySites {
 };
 // The ones of that category. Never null, never freed; without memory some that
 // are always off.
-CategorySites* FindOrAddCategory(std::string_view name) noexcept;
+TRACERING_EXPORT CategorySites* FindOrAddCategory(
+    std::string_view name) noexcept;
 
 }  // namespace internal
 
