@@ -347,6 +347,11 @@ void ChunkWriter::TakeChunk(abi::Position position, uint32_t word) {
   const abi::ChunkIndex index = ring.geometry().IndexOf(position);
   state_ = ring.StateOf(index);
   uint8_t* const chunk = ring.ChunkBytes(index);
+  const size_t ahead = std::min<size_t>(chunk_size_, kWriteAhead);
+  for (size_t at = 0; at < ahead; at += kCacheLine) {
+    PrefetchForWrite(chunk + at);
+  }
+  PrefetchForWrite(chunk + chunk_size_ - 1);
   abi::StoreBufferId(chunk, buffer_);
   payload_cursor_ = suffix_ = chunk + abi::kPayloadStart;
   dir_cursor_ = chunk + chunk_size_;

@@ -22,6 +22,7 @@
 #ifndef TRACERING_SRC_PRODUCER_CHUNK_WRITER_H_
 #define TRACERING_SRC_PRODUCER_CHUNK_WRITER_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +33,7 @@
 #include "src/common/abi/position.h"
 #include "src/common/abi/state_word.h"
 #include "src/common/ring/chunk_state.h"
+#include "src/common/sync/prefetch.h"
 #include "src/producer/packet_account.h"
 #include "src/producer/producer_ring.h"
 #include "tracering/ids.h"
@@ -78,7 +80,9 @@ class ChunkWriter {
     uint8_t* const directory = dir_cursor_;
     const uint32_t entry_size = entry_size_;
     const uint32_t word = word_;
-    if (static_cast<size_t>(directory - cur) < entry_size) return false;
+    const auto room = static_cast<size_t>(directory - cur);
+    if (room < entry_size) return false;
+    PrefetchForWrite(cur + std::min(room, kWriteAhead));
     if (abi::StateOf(word) == abi::State::kComplete) {
       if (!state_.TryReuse(word)) return false;
       word_ = abi::WithState(word, abi::State::kAcquired);
@@ -170,6 +174,10 @@ class ChunkWriter {
   abi::Position split_position() const { return split_position_; }
 
  private:
+  // How far ahead of the payload its memory is asked for, in bytes. Not beyond
+  // the chunk: what comes next may be another writer's.
+  static constexpr size_t kWriteAhead = 1024;
+
   // Bits of attention_: what is to be done after a publication.
   static constexpr uint8_t kNotify = 1;   // look whether the reader sleeps
   static constexpr uint8_t kNoReuse = 2;  // holds a relocated finalised suffix
