@@ -1,5 +1,6 @@
 // An array over 32-bit indices of which few are in use: pages that are made
-// when something in them is first touched. A lookup is two loads.
+// when something in them is first touched. The latest element is remembered:
+// most lookups are for the one before.
 //
 // Elements never move while they exist. Not thread-safe.
 #ifndef TRACERING_SRC_CONSUMER_SPARSE_ARRAY_H_
@@ -19,11 +20,15 @@ class SparseArray {
  public:
   // The element of `index`, or null if it was never touched or was erased.
   T* Find(uint32_t index) {
+    if (latest_ != nullptr && index == latest_index_) return latest_;
     const uint32_t page = index / kPageSize;
-    if (page >= pages_.size() || pages_[page] == nullptr) return nullptr;
-    return pages_[page]->used.test(index % kPageSize)
-               ? &pages_[page]->elements[index % kPageSize]
-               : nullptr;
+    if (page >= pages_.size() || pages_[page] == nullptr ||
+        !pages_[page]->used.test(index % kPageSize)) {
+      return nullptr;
+    }
+    latest_index_ = index;
+    latest_ = &pages_[page]->elements[index % kPageSize];
+    return latest_;
   }
   const T* Find(uint32_t index) const {
     return const_cast<SparseArray*>(this)->Find(index);
@@ -38,6 +43,7 @@ class SparseArray {
   // Forgets the element. Memory is freed when the last one of a page goes.
   void Erase(uint32_t index) {
     if (Find(index) == nullptr) return;
+    latest_ = nullptr;
     std::unique_ptr<Page>& page = pages_[index / kPageSize];
     page->elements[index % kPageSize] = T{};
     page->used.reset(index % kPageSize);
@@ -63,7 +69,7 @@ class SparseArray {
     std::array<T, kPageSize> elements{};
   };
 
-  T& Create(uint32_t index) {
+  [[gnu::noinline]] T& Create(uint32_t index) {
     const uint32_t page = index / kPageSize;
     if (page >= pages_.size()) pages_.resize(page + 1);
     if (pages_[page] == nullptr) pages_[page] = std::make_unique<Page>();
@@ -72,6 +78,8 @@ class SparseArray {
   }
 
   std::vector<std::unique_ptr<Page>> pages_;
+  uint32_t latest_index_ = 0;
+  T* latest_ = nullptr;
 };
 
 }  // namespace tracering::internal
