@@ -75,7 +75,7 @@ DrainOutcome AttachedRing::DrainSlice(uint64_t end) {
   ChunkSink sink{this};
   owner_->hear_budget = {};
   const DrainOutcome outcome = reader_.DrainTo(
-      std::min(end, reader_.resolved() + slice_positions_), sink);
+      std::min(end, reader_.resolved() + slice_positions_), sink, &assembler_);
   if (outcome == DrainOutcome::kStopped) {
     assembler_.Finish(LossCause::kRingStopped);
     PublishLosses();

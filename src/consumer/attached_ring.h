@@ -132,6 +132,9 @@ class AttachedRing final : private PacketSink {
   // PacketSink
   bool Resolve(WriterId writer, BufferId buffer, Route* route) override;
   void OnRun(const PacketRun& run) override;
+  uint8_t* PlaceFor(const PacketRun& run, const PacketRun* joined) override {
+    return buffers_->PlaceFor(run, joined);
+  }
 
   struct ChunkSink;
   void PublishLosses();

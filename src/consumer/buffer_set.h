@@ -57,6 +57,13 @@ class BufferSet {
 
   // Stores a run in the buffer and under the sequence of its route.
   StoreResult Store(const PacketRun& run);
+  // See TargetBuffer. Null for descriptors, which are judged first.
+  [[nodiscard]] uint8_t* PlaceFor(const PacketRun& run,
+                                  const PacketRun* joined) {
+    const uint32_t target = run.route.target;
+    if (target == metadata_target()) return nullptr;
+    return buffers_[target].buffer->PlaceFor(run, joined);
+  }
 
   // Nothing more comes from `producer`, which started so many sequences. They
   // are forgotten once no buffer holds packets of them.

@@ -91,8 +91,9 @@ std::string_view StopReasonName(StopReason reason) {
   return "unknown";
 }
 
-ChunkReader::ChunkReader(const Ring& ring)
+ChunkReader::ChunkReader(const Ring& ring, uint32_t min_placed)
     : ring_(ring),
+      min_placed_(min_placed),
       publish_interval_(
           std::max<uint32_t>(1, ring.geometry().num_chunks() / 8)),
       epoch_(ring.AttachReader()),
@@ -143,7 +144,7 @@ ChunkReader::Step ChunkReader::Stop(StopReason reason, uint32_t word) {
   return Step::kStopped;
 }
 
-ChunkReader::Step ChunkReader::ResolveNext() {
+ChunkReader::Step ChunkReader::ResolveNext(PayloadPlacer* placer) {
   const abi::Geometry& geometry = ring_.geometry();
   const abi::ChunkIndex index = geometry.IndexOf(read_pos_);
   const abi::WrapCount wrap = geometry.WrapOf(read_pos_);
@@ -174,7 +175,7 @@ ChunkReader::Step ChunkReader::ResolveNext() {
         attach_positions_left_ = 0;
         // A malformed chunk is taken from its writer like any other: it must
         // not publish behind the reader.
-        const bool well_formed = CopyPublished(chunk, observed);
+        const bool well_formed = CopyPublished(chunk, observed, nullptr);
         if (state.TryRequestRewrite(word)) {
           ++stats_.scrapes;
           NoteScrape(index);
@@ -185,10 +186,11 @@ ChunkReader::Step ChunkReader::ResolveNext() {
 
       case abi::State::kComplete: {
         attach_positions_left_ = 0;
-        const bool well_formed = CopyPublished(chunk, observed);
+        const bool well_formed = CopyPublished(chunk, observed, placer);
         if (state.TryReclaimComplete(word, next_wrap)) {
           return Deliver(observed, well_formed);
         }
+        placer = nullptr;  // its writer is at it: the copy will be extended
         break;
       }
 
@@ -221,9 +223,11 @@ ChunkReader::Step ChunkReader::Hole() {
 void ChunkReader::ResetCopy() {
   copied_word_ = 0;
   copied_payload_ = 0;
+  placed_ = nullptr;
 }
 
-bool ChunkReader::CopyPublished(const uint8_t* chunk, uint32_t word) {
+bool ChunkReader::CopyPublished(const uint8_t* chunk, uint32_t word,
+                                PayloadPlacer* placer) {
   if (abi::FormatOf(word) != abi::Format::kTargetBuffer) return true;
   if (!IsExtensionOf(copied_word_, word)) ResetCopy();
   const uint32_t have = abi::NumFragmentsOf(copied_word_);
@@ -254,6 +258,10 @@ bool ChunkReader::CopyPublished(const uint8_t* chunk, uint32_t word) {
     ResetCopy();
     return false;
   }
+  if (placer != nullptr && total >= min_placed_ &&
+      CopyToPlace(chunk, word, total, placer)) {
+    return true;
+  }
   // The first publication also publishes the target buffer id before it.
   const uint32_t from = have == 0 ? abi::kTargetBufferIdOffset
                                   : abi::kPayloadStart + copied_payload_;
@@ -262,6 +270,40 @@ bool ChunkReader::CopyPublished(const uint8_t* chunk, uint32_t word) {
   copied_word_ = word;
   copied_payload_ = total;
   return true;
+}
+
+bool ChunkReader::CopyToPlace(const uint8_t* chunk, uint32_t word,
+                              uint32_t total, PayloadPlacer* placer) {
+  std::memcpy(copy_.get() + abi::kTargetBufferIdOffset,
+              chunk + abi::kTargetBufferIdOffset,
+              abi::kPayloadStart - abi::kTargetBufferIdOffset);
+  DescribeCopy(word, total);
+  uint8_t* const place = placer->PlaceFor(view_);
+  if (place == nullptr) return false;
+  const auto copy = [&](uint8_t* to, uint32_t offset, uint32_t size) {
+    std::memcpy(to, chunk + abi::kPayloadStart + offset, size);
+  };
+  uint8_t* const payload = copy_.get() + abi::kPayloadStart;
+  const uint32_t head = view_.HeadSize();
+  const uint32_t tail = view_.TailSize();
+  copy(payload, 0, head);
+  copy(place, head, view_.WholeSize());
+  copy(payload + total - tail, total - tail, tail);
+  copied_word_ = 0;  // not to be extended
+  copied_payload_ = total;
+  placed_ = place;
+  return true;
+}
+
+void ChunkReader::DescribeCopy(uint32_t word, uint32_t payload_size) {
+  view_.writer = abi::WriterIdOf(word);
+  view_.buffer = abi::LoadBufferId(copy_.get());
+  view_.flags = abi::FlagsOf(word);
+  view_.num_fragments = abi::NumFragmentsOf(word);
+  view_.payload_size = payload_size;
+  view_.payload = copy_.get() + abi::kPayloadStart;
+  view_.placed = placed_;
+  view_.sizes = sizes_.data();
 }
 
 ChunkReader::Step ChunkReader::Deliver(uint32_t word, bool well_formed) {
@@ -281,13 +323,7 @@ ChunkReader::Step ChunkReader::Deliver(uint32_t word, bool well_formed) {
   if (abi::WriterIdOf(word) == WriterId()) {
     return Drop(ChunkDropReason::kNoWriter, word, &stats_.no_writer);
   }
-  view_.writer = abi::WriterIdOf(word);
-  view_.buffer = abi::LoadBufferId(copy_.get());
-  view_.flags = abi::FlagsOf(word);
-  view_.num_fragments = num_fragments;
-  view_.payload_size = copied_payload_;
-  view_.payload = copy_.get() + abi::kPayloadStart;
-  view_.sizes = sizes_.data();
+  DescribeCopy(word, copied_payload_);
   view_.writer_loss = TakeMovedWriterLoss(view_.flags);
   ++stats_.chunks;
   stats_.fragments += num_fragments;

@@ -99,8 +99,10 @@ class ChunkReader {
  public:
   // Attaches as the ring's reader: announces a new epoch and goes on where
   // read_pos stands. The mapping must outlive this object, and no other reader
-  // may be attached on purpose.
-  explicit ChunkReader(const Ring& ring);
+  // may be attached on purpose. Payloads from `min_placed` bytes on, at least
+  // 1, go where a placer says: smaller ones are copied twice in the time that
+  // it takes to ask.
+  explicit ChunkReader(const Ring& ring, uint32_t min_placed = 256);
 
   ChunkReader(const ChunkReader&) = delete;
   ChunkReader& operator=(const ChunkReader&) = delete;
@@ -120,11 +122,13 @@ class ChunkReader {
 
   // Resolves positions up to `end`, a value from CaptureEnd. Nothing to do if
   // it was passed already. read_pos is published on the way and at the end.
+  // With a placer, payloads that are large enough go where it says.
   template <typename Sink>
-  [[nodiscard]] DrainOutcome DrainTo(uint64_t end, Sink& sink) {
+  [[nodiscard]] DrainOutcome DrainTo(uint64_t end, Sink& sink,
+                                     PayloadPlacer* placer = nullptr) {
     if (!BeginPass()) return DrainOutcome::kStopped;
     while (resolved() < end) {
-      switch (ResolveNext()) {
+      switch (ResolveNext(placer)) {
         case Step::kHole:
           break;
         case Step::kChunk:
@@ -179,7 +183,7 @@ class ChunkReader {
   // False if the ring is stopped, perhaps just now.
   [[nodiscard]] bool BeginPass();
   // Resolves read_pos_ and fills view_ or dropped_. Does not move read_pos_.
-  [[nodiscard]] Step ResolveNext();
+  [[nodiscard]] Step ResolveNext(PayloadPlacer* placer);
   // Moves on to the next position.
   void FinishPosition() {
     read_pos_ = read_pos_.Next();
@@ -211,7 +215,14 @@ class ChunkReader {
   void ResetCopy();
   // Brings the private copy up to what `word` publishes, copying only what it
   // lacks. False if the directory is malformed.
-  [[nodiscard]] bool CopyPublished(const uint8_t* chunk, uint32_t word);
+  [[nodiscard]] bool CopyPublished(const uint8_t* chunk, uint32_t word,
+                                   PayloadPlacer* placer);
+  // Copies a whole payload of `total` bytes, whose sizes are known, and of that
+  // the whole packets to where the placer wants them. False if it does not.
+  [[nodiscard]] bool CopyToPlace(const uint8_t* chunk, uint32_t word,
+                                 uint32_t total, PayloadPlacer* placer);
+  // Fills view_ with what `word` and the copy say.
+  void DescribeCopy(uint32_t word, uint32_t payload_size);
   // After the transition from `word`: what becomes of the copy.
   Step Deliver(uint32_t word, bool well_formed);
   Step Drop(ChunkDropReason reason, uint32_t word, uint64_t* counter);
@@ -223,6 +234,7 @@ class ChunkReader {
 
   // Immutable.
   const Ring ring_;
+  const uint32_t min_placed_;
   const uint32_t publish_interval_;
   const uint32_t epoch_;
   const bool predecessor_left_;
@@ -242,6 +254,8 @@ class ChunkReader {
   std::array<uint16_t, abi::kMaxFragmentsPerChunk> sizes_;
   uint32_t copied_word_ = 0;
   uint32_t copied_payload_ = 0;
+  // Where the whole packets are, if not in copy_. Such a copy is not extended.
+  const uint8_t* placed_ = nullptr;
 
   ChunkView view_;
   DroppedChunk dropped_;

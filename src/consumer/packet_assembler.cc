@@ -13,11 +13,14 @@ constexpr size_t kMinPartialCapacity = 256;
 // The largest memory that is kept for the next partial packet.
 constexpr size_t kMaxSpareCapacity = 64 * 1024;
 
-constexpr bool ContinuesFromPrevious(uint32_t flags) {
-  return (flags & abi::kFlagContinuesFromPrevious) != 0;
-}
-constexpr bool ContinuesOnNext(uint32_t flags) {
-  return (flags & abi::kFlagContinuesOnNext) != 0;
+// The packets of a chunk that lie in it from end to end.
+inline PacketRun WholePacketsOf(const ChunkView& chunk) {
+  PacketRun run;
+  run.num_packets = chunk.NumWhole();
+  run.payload_size = chunk.WholeSize();
+  run.payload = chunk.Whole();
+  run.sizes = chunk.sizes + (chunk.HasHead() ? 1 : 0);
+  return run;
 }
 
 }  // namespace
@@ -47,34 +50,43 @@ void PacketAssembler::OnChunk(const ChunkView& chunk) {
     return;
   }
 
-  PacketRun run;
-  run.payload = chunk.payload;
-  run.payload_size = chunk.payload_size;
-  run.sizes = chunk.sizes;
-  run.num_packets = chunk.num_fragments;
-  if (ContinuesFromPrevious(chunk.flags)) {
+  if (chunk.HasHead()) {
     if (TakeContinuation(chunk, &writer, same_target)) return;
-    run.payload += chunk.sizes[0];
-    run.payload_size -= chunk.sizes[0];
-    ++run.sizes;
-    --run.num_packets;
   } else {
     if (writer.chain == Chain::kOpen) {
       LosePartial(&writer, LossCause::kReassemblyGap);
     }
     writer.chain = Chain::kNone;
   }
-  // What is left are whole packets, but for a last one that continues.
-  const bool opens = ContinuesOnNext(chunk.flags);
-  if (opens) {
-    --run.num_packets;
-    run.payload_size -= run.sizes[run.num_packets];
-  }
+  PacketRun run = WholePacketsOf(chunk);
   if (run.num_packets != 0) Emit(chunk.writer, &writer, &run);
-  if (opens) {
-    OpenPartial(&writer, run.payload + run.payload_size,
-                run.sizes[run.num_packets]);
+  if (chunk.HasTail()) {
+    const uint32_t size = chunk.TailSize();
+    OpenPartial(&writer, chunk.payload + chunk.payload_size - size, size);
   }
+}
+
+uint8_t* PacketAssembler::PlaceFor(const ChunkView& chunk) {
+  const Writer* const writer = writers_.Find(chunk.writer.value());
+  if (writer == nullptr || !writer->target.known ||
+      writer->target.buffer != chunk.buffer) {
+    return nullptr;
+  }
+  PacketRun run = WholePacketsOf(chunk);
+  if (run.num_packets == 0) return nullptr;
+  run.route = writer->target.route;
+  if (!chunk.HasHead() || writer->chain != Chain::kOpen ||
+      (chunk.flags & abi::kFlagDataLoss) != 0) {
+    return sink_->PlaceFor(run, nullptr);
+  }
+  // The head ends a packet, which goes first. Not if that may fail.
+  const ByteBuffer& partial = writer->partial;
+  const size_t size = partial.size() + chunk.HeadSize();
+  if (size > partial.capacity() || size > max_partial_) return nullptr;
+  PacketRun joined;
+  joined.num_packets = 1;
+  joined.payload_size = static_cast<uint32_t>(size);
+  return sink_->PlaceFor(run, &joined);
 }
 
 void PacketAssembler::OnChunkDropped(WriterId id, uint32_t num_fragments,

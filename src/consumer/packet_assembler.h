@@ -47,6 +47,15 @@ class PacketSink {
 
   // Stores the packets of `run`, or counts what it has to refuse.
   virtual void OnRun(const PacketRun& run) = 0;
+
+  // Where the payload of `run`, of which only the route and the sizes are set,
+  // will be stored if OnRun is called with it next; or, if `joined` is not
+  // null, with that run of one packet for the same buffer, and then with `run`.
+  // Null if that cannot be said.
+  [[nodiscard]] virtual uint8_t* PlaceFor(const PacketRun& /*run*/,
+                                          const PacketRun* /*joined*/) {
+    return nullptr;
+  }
 };
 
 // Bytes of partial packets that one producer may hold, over all of its rings.
@@ -72,7 +81,7 @@ class PartialBudget {
   size_t used_ = 0;
 };
 
-class PacketAssembler {
+class PacketAssembler : public PayloadPlacer {
  public:
   static constexpr size_t kDefaultMaxPartial = size_t{16} << 20;
   // What `max_partial` is cut to: sizes further on are 32-bit.
@@ -82,13 +91,14 @@ class PacketAssembler {
   // fragment that is larger than `max_partial` bytes is counted as lost.
   PacketAssembler(PacketSink* sink, PartialBudget* budget,
                   size_t max_partial = kDefaultMaxPartial);
-  ~PacketAssembler();
+  ~PacketAssembler() override;
   PacketAssembler(const PacketAssembler&) = delete;
   PacketAssembler& operator=(const PacketAssembler&) = delete;
 
   // Takes the fragments of one chunk. Whatever was complete is with the sink
   // when this returns.
   void OnChunk(const ChunkView& chunk);
+  [[nodiscard]] uint8_t* PlaceFor(const ChunkView& chunk) override;
 
   // Accounts for a chunk whose ownership was settled but whose payload could
   // not be used: a malformed directory or an unknown format. `num_fragments`

@@ -40,9 +40,12 @@ inline constexpr size_t kRecordAlignment = 8;
 constexpr size_t RecordSizesBytes(uint32_t num_packets) {
   return num_packets == 1 ? 0 : size_t{2} * num_packets;
 }
+constexpr size_t RecordPayloadOffset(uint32_t num_packets) {
+  return sizeof(RecordHeader) + RecordSizesBytes(num_packets);
+}
 constexpr size_t RecordSize(uint32_t num_packets, uint32_t payload_size) {
-  return (sizeof(RecordHeader) + RecordSizesBytes(num_packets) + payload_size +
-          kRecordAlignment - 1) &
+  return (RecordPayloadOffset(num_packets) + payload_size + kRecordAlignment -
+          1) &
          ~(kRecordAlignment - 1);
 }
 

@@ -70,6 +70,19 @@ StoreResult TargetBuffer::Store(const PacketRun& run) {
   return result;
 }
 
+uint8_t* TargetBuffer::PlaceFor(const PacketRun& run, const PacketRun* joined) {
+  const size_t before =
+      joined != nullptr ? RecordSize(joined->num_packets, joined->payload_size)
+                        : 0;
+  const size_t record_size = RecordSize(run.num_packets, run.payload_size);
+  if (closed_ || before > max_run_ || record_size > max_run_ ||
+      WouldWrap(before + record_size) || !MakeRoom(before + record_size)) {
+    return nullptr;
+  }
+  return memory_.get() + end_index_ + before +
+         RecordPayloadOffset(run.num_packets);
+}
+
 // Packet by packet: pieces of several packets as long as they fit.
 StoreResult TargetBuffer::StoreInPieces(const PacketRun& run) {
   StoreResult result;
@@ -135,15 +148,15 @@ void TargetBuffer::StoreRecord(const PacketRun& run, size_t record_size) {
   sequence.pending = 0;
 
   const size_t sizes_bytes = RecordSizesBytes(run.num_packets);
-  if (record_size < capacity_ - end_index_) {
+  if (!WouldWrap(record_size)) {
     uint8_t* const record = memory_.get() + end_index_;
     std::memcpy(record, &header, sizeof(header));
     if (sizes_bytes != 0) {
       std::memcpy(record + sizeof(header), run.sizes, sizes_bytes);
     }
-    if (run.payload_size != 0) {
-      std::memcpy(record + sizeof(header) + sizes_bytes, run.payload,
-                  run.payload_size);
+    uint8_t* const payload = record + RecordPayloadOffset(run.num_packets);
+    if (run.payload_size != 0 && run.payload != payload) {
+      std::memcpy(payload, run.payload, run.payload_size);
     }
     end_index_ += record_size;
     PrefetchBehindRecord(record + record_size, record_size,

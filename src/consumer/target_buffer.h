@@ -90,6 +90,13 @@ class TargetBuffer {
   // buffer, so that overwriting stays fine-grained.
   StoreResult Store(const PacketRun& run);
 
+  // Where Store will put the payload of `run` if it comes next, or right after
+  // `joined` if that is not null; room is made for both. Null if one would be
+  // refused, cut, or wrap around the end. Whoever writes the payload there
+  // before that saves Store the copying.
+  [[nodiscard]] uint8_t* PlaceFor(const PacketRun& run,
+                                  const PacketRun* joined);
+
   // A reading of everything that is there now and of nothing newer. Consumes
   // nothing.
   ReadCursor BeginSnapshot() const;
@@ -141,6 +148,10 @@ class TargetBuffer {
   StoreResult StoreInPieces(const PacketRun& run);
   void StoreRecord(const PacketRun& run, size_t record_size);
   void Refuse(const PacketRun& piece, LossCause cause);
+  // Whether a record of that size would reach the end of the memory.
+  bool WouldWrap(size_t record_size) const {
+    return record_size >= capacity_ - end_index_;
+  }
   // True if the policy allows to make that much room.
   bool HasRoom(uint64_t bytes) const;
   bool MakeRoom(uint64_t bytes);

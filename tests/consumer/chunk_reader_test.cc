@@ -85,6 +85,43 @@ void ExpectStatsAddUp(const ChunkReader& reader) {
                                  stats.no_writer);
 }
 
+// Gives out one place, and keeps what it was asked.
+class OnePlace : public PayloadPlacer {
+ public:
+  uint8_t* PlaceFor(const ChunkView& chunk) override {
+    asked.push_back(chunk.payload_size);
+    writer = chunk.writer.value();
+    buffer = chunk.buffer.value();
+    return give ? reinterpret_cast<uint8_t*>(bytes.data()) : nullptr;
+  }
+
+  bool give = true;
+  std::string bytes = std::string(4096, '?');
+  std::vector<uint32_t> asked;
+  uint16_t writer = 0;
+  uint16_t buffer = 0;
+};
+
+// Keeps the three parts of what it is given.
+struct PartsSink {
+  void OnChunk(const ChunkView& view) {
+    const auto* payload = reinterpret_cast<const char*>(view.payload);
+    placed = view.placed;
+    head.assign(payload, view.HeadSize());
+    whole.assign(reinterpret_cast<const char*>(view.Whole()), view.WholeSize());
+    tail.assign(payload + view.payload_size - view.TailSize(), view.TailSize());
+    num_whole = view.NumWhole();
+  }
+  void OnDroppedChunk(const DroppedChunk&) { FAIL(); }
+  void BeforePublication() {}
+
+  const uint8_t* placed = nullptr;
+  std::string head;
+  std::string whole;
+  std::string tail;
+  uint32_t num_whole = 0;
+};
+
 // --- Dispatch on one word ---
 
 TEST(ChunkReaderTest, EmptyRingIsDrainedAtOnce) {
@@ -438,6 +475,62 @@ TEST(ChunkReaderTest, PassLeavesWhatIsReservedMeanwhile) {
   EXPECT_EQ(reader.DrainPass(sink), DrainOutcome::kDrained);
   EXPECT_THAT(sink.Fragments(), ElementsAre("0", "1"));
   EXPECT_EQ(reader.read_pos(), abi::Position(2));
+}
+
+TEST(ChunkReaderTest, WholePacketsGoWhereThePlacerSaysAndTheOthersDoNot) {
+  const std::vector<std::string> fragments = {
+      std::string(100, 'a'), std::string(150, 'b'), std::string(50, 'c'),
+      std::string(30, 'd')};
+  const struct {
+    uint32_t flags;
+    std::string head, whole, tail;
+  } kCases[] = {
+      {0, "", fragments[0] + fragments[1] + fragments[2] + fragments[3], ""},
+      {abi::kFlagContinuesFromPrevious, fragments[0],
+       fragments[1] + fragments[2] + fragments[3], ""},
+      {abi::kFlagContinuesOnNext, "",
+       fragments[0] + fragments[1] + fragments[2], fragments[3]},
+      {abi::kFlagContinuesFromPrevious | abi::kFlagContinuesOnNext,
+       fragments[0], fragments[1] + fragments[2], fragments[3]},
+  };
+  for (const bool give : {true, false}) {
+    for (const auto& c : kCases) {
+      SCOPED_TRACE(c.flags);
+      RingImage image = RingImage::InPlainMemory(Shape(2, 512));
+      image.Publish({3, 4, c.flags, fragments});
+      ChunkReader reader(RingOf(image));
+      OnePlace place;
+      place.give = give;
+      PartsSink sink;
+      EXPECT_EQ(reader.DrainTo(reader.CaptureEnd(), sink, &place),
+                DrainOutcome::kDrained);
+      EXPECT_THAT(place.asked, ElementsAre(330u));
+      EXPECT_EQ(place.writer, 3);
+      EXPECT_EQ(place.buffer, 4);
+      EXPECT_EQ(sink.placed != nullptr, give);
+      EXPECT_EQ(sink.head, c.head);
+      EXPECT_EQ(sink.whole, c.whole);
+      EXPECT_EQ(sink.tail, c.tail);
+      EXPECT_EQ(place.bytes,
+                (give ? c.whole : "") +
+                    std::string(give ? 4096 - c.whole.size() : 4096, '?'));
+    }
+  }
+}
+
+TEST(ChunkReaderTest, SmallPayloadsAndScrapedOnesAreNotPlaced) {
+  RingImage image = RingImage::InPlainMemory(Shape(4, 512));
+  image.Publish({1, 1, 0, {std::string(255, 's')}});
+  image.PutChunk(1, abi::State::kAcquired, {1, 1, 0, {std::string(300, 'l')}});
+  image.set_write_pos(2);
+  ChunkReader reader(RingOf(image));
+  OnePlace place;
+  RecordingSink sink;
+  EXPECT_EQ(reader.DrainTo(reader.CaptureEnd(), sink, &place),
+            DrainOutcome::kDrained);
+  EXPECT_THAT(place.asked, IsEmpty());
+  EXPECT_THAT(sink.Fragments(),
+              ElementsAre(std::string(255, 's'), std::string(300, 'l')));
 }
 
 TEST(ChunkReaderTest, DrainToResolvesExactlyUpToWhatWasCaptured) {

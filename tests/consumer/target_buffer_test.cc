@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -209,6 +210,25 @@ TEST(TargetBufferTest, LargeRunIsCutSoThatOverwritingStaysFineGrained) {
   EXPECT_EQ(packets.back().bytes, run('b').back());
   EXPECT_EQ(packets.front().loss, kOverwrittenMark);
   EXPECT_EQ(buffer->stats().packets_overwritten + packets.size(), 80u);
+}
+
+TEST(TargetBufferTest, WhatWouldBeCutRefusedOrWrappedHasNoPlace) {
+  const auto ring = MakeBuffer(4096, FillPolicy::kRing);
+  EXPECT_EQ(ring->PlaceFor(OwnedRun(1, {std::string(600, 'x')}).run(), nullptr),
+            nullptr);  // more than an eighth
+  const OwnedRun run(1, {std::string(480, 'x')});
+  int placed = 0;
+  for (int i = 0; i < 8; ++i) {
+    if (ring->PlaceFor(run.run(), nullptr) != nullptr) ++placed;
+    ring->Store(run.run());
+  }
+  EXPECT_EQ(placed, 8);  // 8 times 504 bytes end before the memory does
+  EXPECT_EQ(ring->PlaceFor(run.run(), nullptr), nullptr);
+  EXPECT_EQ(ring->stats().packets_evicted, 0u);
+
+  const auto discard = MakeBuffer(4096, FillPolicy::kDiscard);
+  while (!discard->is_closed()) discard->Store(run.run());
+  EXPECT_EQ(discard->PlaceFor(OwnedRun(1, {"x"}).run(), nullptr), nullptr);
 }
 
 TEST(TargetBufferTest, DiscardKeepsWhatFitsOfARunAndRefusesAllThatFollows) {
@@ -442,10 +462,18 @@ class Checker {
  public:
   explicit Checker(TargetBuffer* buffer) : buffer_(buffer) {}
 
+  // With `in_place` the payload is written to its place first, if it has one.
   void Store(SequenceIndex sequence, const std::vector<std::string>& packets,
-             LossMask loss) {
-    const StoreResult result =
-        buffer_->Store(OwnedRun(sequence, packets, loss).run());
+             LossMask loss, bool in_place) {
+    const OwnedRun owned(sequence, packets, loss);
+    PacketRun run = owned.run();
+    uint8_t* const place = in_place ? buffer_->PlaceFor(run, nullptr) : nullptr;
+    if (place != nullptr) {
+      std::copy_n(run.payload, run.payload_size, place);
+      run.payload = place;
+      ++num_placed_;
+    }
+    const StoreResult result = buffer_->Store(run);
     ASSERT_EQ(result.stored + result.refused + result.too_large,
               packets.size());
     // Packets too large can be anywhere in a run, refused ones at its end.
@@ -509,6 +537,7 @@ class Checker {
     return buffer_->stats().packets_stored - buffer_->stats().packets_evicted;
   }
   size_t num_stored() const { return stored_.size(); }
+  size_t num_placed() const { return num_placed_; }
 
  private:
   void CheckPacket(const Packet& packet, Reader* reader) {
@@ -528,6 +557,7 @@ class Checker {
 
   TargetBuffer* const buffer_;
   std::vector<Packet> stored_;
+  size_t num_placed_ = 0;
   std::map<SequenceIndex, LossMask> pending_;
 };
 
@@ -554,7 +584,7 @@ TEST_P(TargetBufferModelTest, RandomStoringAndReadingAgreesWithTheModel) {
     }
     const LossMask loss =
         random() % 5 == 0 ? MarkOf(LossCause::kRingFull) : LossMask{0};
-    checker.Store(sequence, packets, loss);
+    checker.Store(sequence, packets, loss, random() % 2 == 0);
     ASSERT_LE(buffer->bytes_used(), buffer->capacity());
     // A stream that sometimes stalls for long enough to be lapped.
     if (i % 200 < 120) {
@@ -574,6 +604,7 @@ TEST_P(TargetBufferModelTest, RandomStoringAndReadingAgreesWithTheModel) {
   while (checker.Read(&stream, 2000)) {
   }
   const TargetBufferStats& stats = buffer->stats();
+  EXPECT_GT(checker.num_placed(), 0u);
   EXPECT_EQ(stats.packets_stored, checker.num_stored());
   EXPECT_EQ(stats.packets_consumed, stream.count);
   EXPECT_EQ(stats.packets_stored, stream.count + stats.packets_overwritten);
@@ -592,7 +623,8 @@ TEST(TargetBufferModelTest, ReadingToTheEndGivesAllThatIsThere) {
   const auto buffer = MakeBuffer(8192, FillPolicy::kRing);
   Checker checker(buffer.get());
   for (int i = 0; i < 500; ++i) {
-    checker.Store(random() % 3, {std::string(random() % 300, 'x'), "y"}, 0);
+    checker.Store(random() % 3, {std::string(random() % 300, 'x'), "y"}, 0,
+                  /*in_place=*/false);
     Checker::Reader snapshot = checker.Begin(false);
     while (checker.Read(&snapshot, 700)) {
     }

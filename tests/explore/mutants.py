@@ -74,6 +74,10 @@ MUTANTS = (
            "        if (state.TryReclaimComplete(word, next_wrap)) {\n",
            "        if (state.TryReclaimComplete(word, next_wrap) || true) {\n",
            "fifo", ONE_WRITER),
+    Mutant("placed-copy-extended", READER,
+           "  copied_word_ = 0;  // not to be extended\n",
+           "  copied_word_ = word;\n",
+           "accounting", ONE_WRITER),
     Mutant("writer-frees", CHUNK_STATE,
            "    return word_->CompareExchange(rewrite_requested, "
            "abi::kAcknowledgedWord,\n",

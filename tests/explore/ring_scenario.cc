@@ -121,7 +121,7 @@ void RingScenario::Begin() {
 }
 
 void RingScenario::AttachReader(std::optional<ChunkReader>* reader) {
-  reader->emplace(ring());
+  reader->emplace(ring(), /*min_placed=*/1);
   reader_ = &**reader;
   assembler_ = std::make_unique<PacketAssembler>(&ledger_, &budget_);
   if (reader_->had_predecessor()) assembler_->MarkReadGap();
@@ -176,7 +176,8 @@ void RingScenario::RunReader() {
   }
   if (setup_.awaits_signal) (void)Explorer::AwaitSignal();
   Sink sink{this};
-  for (int i = 0; i < setup_.passes; ++i) (void)reader_->DrainPass(sink);
+  for (int i = 0; i < setup_.passes; ++i)
+    (void)reader_->DrainTo(reader_->CaptureEnd(), sink, &placer_);
 }
 
 // As DrainLoop has it: RunSlices, ArmForSleep, epoll_wait.
@@ -359,7 +360,7 @@ void RingScenario::DrainAll() {
   ChunkReader& reader = *reader_;
   while (!reader.stopped() && reader.CaptureEnd() != reader.resolved() &&
          !is_over()) {
-    (void)reader.DrainPass(sink);
+    (void)reader.DrainTo(reader.CaptureEnd(), sink, &placer_);
   }
   assembler_->Finish();
 }

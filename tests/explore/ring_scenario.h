@@ -132,6 +132,14 @@ class RingScenario : public Scenario {
 
   // ChunkReader's sink.
   struct Sink;
+  // Has every payload placed, also those that the assembler would not know of.
+  struct Placer : internal::PayloadPlacer {
+    uint8_t* PlaceFor(const internal::ChunkView& chunk) override {
+      place.assign(chunk.payload_size, 0xff);
+      return place.data();
+    }
+    std::vector<uint8_t> place;
+  };
 
   const RingSetup setup_;
   RingImage image_;
@@ -142,6 +150,7 @@ class RingScenario : public Scenario {
 
   // A reader that does not sleep. Not on the heap, where a reader that is given
   // up in its constructor would be lost.
+  Placer placer_;
   internal::PartialBudget budget_;
   std::unique_ptr<internal::PacketAssembler> assembler_;
   std::optional<internal::ChunkReader> first_reader_;

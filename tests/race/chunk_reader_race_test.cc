@@ -29,6 +29,7 @@ class RecordingSink {
  public:
   void OnChunk(const ChunkView& view) {
     buffers.push_back(view.buffer.value());
+    placed |= view.placed != nullptr;
     flags.push_back(view.flags);
     uint32_t offset = 0;
     for (uint32_t i = 0; i < view.num_fragments; ++i) {
@@ -45,6 +46,7 @@ class RecordingSink {
   std::vector<std::string> fragments;
   std::vector<uint16_t> buffers;
   std::vector<uint32_t> flags;
+  bool placed = false;
   std::vector<ChunkDropReason> dropped;
 };
 
@@ -165,6 +167,49 @@ TEST_F(ChunkReaderRaceTest, ReuseAndAbandonmentBeforeTheReclaimChangeNothing) {
   reader.RunToEnd();
   EXPECT_THAT(sink_.fragments, ElementsAre("one"));
   EXPECT_EQ(reader_.stats().lost_races, 0u);
+}
+
+// A place is for what is handed over at once: after a lost race the payload is
+// where it may grow.
+TEST_F(ChunkReaderRaceTest, ReuseOfAPlacedChunkBeforeTheReclaimIsDelivered) {
+  struct Place : PayloadPlacer {
+    uint8_t* PlaceFor(const ChunkView&) override { return bytes.data(); }
+    std::vector<uint8_t> bytes = std::vector<uint8_t>(512);
+  } place;
+  const std::string large(300, 'l');
+  image_.PutChunk(0, abi::State::kComplete, {1, 1, 0, {large}});
+  Actor& reader = sequencer_.Start("reader", [&] {
+    outcome_ = reader_.DrainTo(reader_.CaptureEnd(), sink_, &place);
+  });
+  ASSERT_TRUE(reader.RunBefore(SharedAccess::kCompareExchange, word()));
+  EXPECT_EQ(place.bytes[299], 'l');
+  image_.PutChunk(0, abi::State::kComplete, {1, 1, 0, {large, "more"}});
+  reader.RunToEnd();
+  EXPECT_EQ(reader_.stats().lost_races, 1u);
+  EXPECT_FALSE(sink_.placed);
+  EXPECT_THAT(sink_.fragments, ElementsAre(large, "more"));
+  EXPECT_EQ(image_.state_word(0), 1u);
+}
+
+// What was copied before the place was known does not count towards it.
+TEST_F(ChunkReaderRaceTest, ChunkPlacedAfterALostScrapeIsNotExtendedEither) {
+  struct Place : PayloadPlacer {
+    uint8_t* PlaceFor(const ChunkView&) override { return bytes.data(); }
+    std::vector<uint8_t> bytes = std::vector<uint8_t>(512);
+  } place;
+  const std::string large(300, 'l');
+  image_.PutChunk(0, abi::State::kAcquired, {1, 1, 0, {"first"}});
+  Actor& reader = sequencer_.Start("reader", [&] {
+    outcome_ = reader_.DrainTo(reader_.CaptureEnd(), sink_, &place);
+  });
+  ASSERT_TRUE(reader.RunBefore(SharedAccess::kCompareExchange, word()));
+  image_.PutChunk(0, abi::State::kComplete, {1, 1, 0, {"first", large}});
+  LoseOnce(reader, word());
+  EXPECT_EQ(place.bytes[0], 'f');
+  image_.PutChunk(0, abi::State::kComplete, {1, 1, 0, {"first", large, "3"}});
+  reader.RunToEnd();
+  EXPECT_EQ(reader_.stats().lost_races, 2u);
+  EXPECT_THAT(sink_.fragments, ElementsAre("first", large, "3"));
 }
 
 // --- What is copied again ---

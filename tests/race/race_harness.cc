@@ -42,7 +42,7 @@ RaceHarness::RaceHarness(const test::RingImageOptions& options)
                                          event_, RingMode::kOn);
   ring_->consumer_attached().store(true);
   assembler_ = std::make_unique<PacketAssembler>(this, &budget_);
-  reader_ = std::make_unique<ChunkReader>(ring());
+  reader_ = std::make_unique<ChunkReader>(ring(), /*min_placed=*/1);
 }
 
 RaceHarness::~RaceHarness() = default;
@@ -66,7 +66,9 @@ uint64_t RaceHarness::TakeNumber(const TraceWriterImpl& writer) {
   return next_number_[writer.writer_id().value()]++;
 }
 
-DrainOutcome RaceHarness::DrainPass() { return reader_->DrainPass(*this); }
+DrainOutcome RaceHarness::DrainPass() {
+  return reader_->DrainTo(reader_->CaptureEnd(), *this, assembler_.get());
+}
 
 void RaceHarness::DrainAll() {
   while (!reader_->stopped() && reader_->CaptureEnd() != reader_->resolved()) {
@@ -127,6 +129,11 @@ void RaceHarness::OnDroppedChunk(const DroppedChunk& dropped) {
 bool RaceHarness::Resolve(WriterId writer, BufferId buffer, Route* route) {
   route->sequence = writer.value();
   return buffer == kBuffer;
+}
+
+uint8_t* RaceHarness::PlaceFor(const PacketRun& run, const PacketRun*) {
+  place_.assign(run.payload_size, 0);
+  return place_.data();
 }
 
 void RaceHarness::OnRun(const PacketRun& run) {

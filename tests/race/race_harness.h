@@ -105,6 +105,7 @@ class RaceHarness : public PacketSink {
 
   bool Resolve(WriterId writer, BufferId buffer, Route* route) override;
   void OnRun(const PacketRun& run) override;
+  uint8_t* PlaceFor(const PacketRun& run, const PacketRun* joined) override;
   void Take(uint16_t writer, const uint8_t* data, size_t size, LossMask loss);
 
   test::RingImage image_;
@@ -113,6 +114,7 @@ class RaceHarness : public PacketSink {
   PartialBudget budget_;
   std::unique_ptr<PacketAssembler> assembler_;
   std::unique_ptr<ChunkReader> reader_;
+  std::vector<uint8_t> place_;  // of the chunk that is being read
   std::map<uint16_t, Delivery> delivered_;
   std::map<uint16_t, uint64_t> next_number_;
   uint64_t lost_by_writers_ = 0;
