@@ -41,8 +41,10 @@ struct ChunkShape {
 // A ring whose chunks are all complete.
 class FullRing {
  public:
-  explicit FullRing(const ChunkShape& shape)
+  // `flags`: of each chunk.
+  explicit FullRing(const ChunkShape& shape, uint32_t flags = 0)
       : shape_(shape),
+        flags_(flags),
         geometry_(kRingBytes / shape.chunk_size, shape.chunk_size),
         memory_((geometry_.RingSize() + 63) / 64) {
     for (uint32_t i = 0; i < num_chunks(); ++i) {
@@ -62,7 +64,7 @@ class FullRing {
     SharedWord<uint32_t>& write_pos = ring().words().write_pos;
     for (uint32_t i = 0; i < num_chunks(); ++i) {
       word(i).Store(abi::MakeDataWord(abi::State::kComplete, WriterId(1),
-                                      shape_.fragments(), 0),
+                                      shape_.fragments(), flags_),
                     std::memory_order_relaxed);
     }
     write_pos.FetchAdd(num_chunks(), std::memory_order_relaxed);
@@ -82,6 +84,7 @@ class FullRing {
   }
 
   const ChunkShape shape_;
+  const uint32_t flags_;
   const abi::Geometry geometry_;
   std::vector<Line> memory_;
 };
@@ -127,8 +130,8 @@ BENCHMARK(BM_DrainToCopy)
     ->UseManualTime();
 
 // Chunks of range(0) full of fragments of range(1), into a target buffer of
-// kTargetKiB whose pages are touched.
-template <uint64_t kTargetKiB>
+// kTargetKiB whose pages are touched. kFlags: of each chunk.
+template <uint64_t kTargetKiB, uint32_t kFlags = 0>
 void BM_Drain(benchmark::State& state) {
   struct Sink {
     PacketAssembler* assembler;
@@ -138,7 +141,7 @@ void BM_Drain(benchmark::State& state) {
   };
   const ChunkShape shape{static_cast<uint32_t>(state.range(0)),
                          static_cast<uint32_t>(state.range(1))};
-  FullRing full(shape);
+  FullRing full(shape, kFlags);
   ChunkReader reader(full.ring());
   const auto buffer =
       *TargetBuffer::Create(kTargetKiB * 1024, FillPolicy::kRing);
@@ -146,7 +149,10 @@ void BM_Drain(benchmark::State& state) {
   PartialBudget budget;
   PacketAssembler assembler(&store, &budget);
   Sink sink{&assembler};
-  const auto pass = [&] { benchmark::DoNotOptimize(reader.DrainPass(sink)); };
+  const auto pass = [&] {
+    benchmark::DoNotOptimize(
+        reader.DrainTo(reader.CaptureEnd(), sink, &assembler));
+  };
   while (buffer->stats().wraps == 0) {
     full.Refill();
     pass();
@@ -161,6 +167,13 @@ BENCHMARK_TEMPLATE(BM_Drain, 128)
     ->Args({1024, 64})
     ->Args({16384, 64})
     ->Args({32768, 64})
+    ->UseManualTime();
+// As a busy writer leaves them: each ends one packet and begins another.
+BENCHMARK_TEMPLATE(BM_Drain, 128,
+                   abi::kFlagContinuesFromPrevious | abi::kFlagContinuesOnNext)
+    ->Name("BM_DrainSplit")
+    ->Args({4096, 64})
+    ->Args({4096, 200})
     ->UseManualTime();
 BENCHMARK_TEMPLATE(BM_Drain, 32 * 1024)
     ->Name("BM_DrainInto32MiB")

@@ -17,6 +17,9 @@ class StoringSink : public PacketSink {
     return true;
   }
   void OnRun(const PacketRun& run) override { buffer_->Store(run); }
+  uint8_t* PlaceFor(const PacketRun& run, const PacketRun* joined) override {
+    return buffer_->PlaceFor(run, joined);
+  }
 
  private:
   TargetBuffer* const buffer_;

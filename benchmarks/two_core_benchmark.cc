@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -31,7 +32,7 @@ namespace tracering::internal {
 namespace {
 
 constexpr uint32_t kRingBytes = 1024 * 1024;
-constexpr int64_t kFragments = 250'000;  // of each writer, per iteration
+constexpr int64_t kFragments = 1'000'000;  // of each writer, per iteration
 
 WriterOptions Stalling() {
   WriterOptions options;
@@ -92,7 +93,10 @@ class ReaderThread {
       void BeforePublication() {}
     };
     Sink sink{this};
-    if (reader_.DrainPass(sink) == DrainOutcome::kStopped) std::abort();
+    if (reader_.DrainTo(reader_.CaptureEnd(), sink, assembler_.get()) ==
+        DrainOutcome::kStopped) {
+      std::abort();
+    }
   }
   bool AtThreshold() const {
     return OutstandingSeqCst(ring_.ring(), reader_.read_pos()) >= threshold_;
@@ -151,26 +155,44 @@ void WritePackets(BenchmarkRing& ring, uint16_t id) {
   if (writer->ReadStats().lost != 0) std::abort();
 }
 
-// Times `num_writers` threads that run `write` from start to end, by the clock,
-// and adds up the processor time that they used.
+// Times `num_writers` threads that run `write`, by the clock, and adds up the
+// processor time that they used. What it takes to start a thread beside a
+// reader that never sleeps is not counted: all begin once all are there.
 class WriterThreads {
  public:
   template <typename Write>
   double Run(BenchmarkRing& ring, int num_writers, Write write) {
-    return SecondsOf([&] {
-      std::vector<std::thread> writers;
-      for (int i = 0; i < num_writers; ++i) {
-        writers.emplace_back([this, &ring, write, i] {
-          write(ring, static_cast<uint16_t>(i + 1));
-          cpu_ns_.fetch_add(os::NowNs(CLOCK_THREAD_CPUTIME_ID));
-        });
-      }
-      for (std::thread& writer : writers) writer.join();
-    });
+    std::atomic<int> missing{num_writers};
+    std::vector<Span> spans(static_cast<size_t>(num_writers));
+    std::vector<std::thread> writers;
+    for (int i = 0; i < num_writers; ++i) {
+      writers.emplace_back([&, i] {
+        if (num_writers == 1) PinThread(1);
+        missing.fetch_sub(1);
+        while (missing.load() != 0) std::this_thread::yield();
+        const int64_t cpu_before = os::NowNs(CLOCK_THREAD_CPUTIME_ID);
+        Span& span = spans[static_cast<size_t>(i)];
+        span.begin = os::MonotonicNs();
+        write(ring, static_cast<uint16_t>(i + 1));
+        span.end = os::MonotonicNs();
+        cpu_ns_.fetch_add(os::NowNs(CLOCK_THREAD_CPUTIME_ID) - cpu_before);
+      });
+    }
+    for (std::thread& writer : writers) writer.join();
+    Span all = spans.front();
+    for (const Span& span : spans) {
+      all = {std::min(all.begin, span.begin), std::max(all.end, span.end)};
+    }
+    return 1e-9 * static_cast<double>(all.end - all.begin);
   }
   int64_t cpu_ns() const { return cpu_ns_.load(); }
 
  private:
+  struct Span {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+
   std::atomic<int64_t> cpu_ns_{0};
 };
 
@@ -190,6 +212,38 @@ void Report(benchmark::State& state, ReaderThread& reader,
   state.counters["signalled_sleeps"] = static_cast<double>(reader.sleeps());
 }
 
+// One cache line there and back between two cores, which is what a packet's
+// line does: what all others here stand on. It says how far apart the cores
+// are.
+void BM_Floor_LineRoundTrip(benchmark::State& state) {
+  alignas(128) std::atomic<uint32_t> line{0};
+  constexpr uint32_t kEnd = UINT32_MAX;
+  std::thread other([&] {
+    PinThread(0);
+    for (uint32_t seen = 0;;) {
+      const uint32_t value = line.load(std::memory_order_acquire);
+      if (value == kEnd) return;
+      if (value == seen + 1) {
+        seen = value + 1;
+        line.store(seen, std::memory_order_release);
+      }
+    }
+  });
+  std::thread([&] {
+    PinThread(1);
+    uint32_t turn = 0;
+    for (auto _ : state) {
+      line.store(turn + 1, std::memory_order_release);
+      turn += 2;
+      while (line.load(std::memory_order_acquire) != turn) {
+      }
+    }
+    line.store(kEnd);
+  }).join();
+  other.join();
+}
+BENCHMARK(BM_Floor_LineRoundTrip)->UseRealTime();
+
 // One writer, pinned to the other core; time per fragment. range(0): chunk
 // size.
 template <Reading kReading>
@@ -200,10 +254,7 @@ void BM_FragmentBesideReader(benchmark::State& state) {
   uint64_t written = 0;
   std::vector<double> times;
   while (state.KeepRunningBatch(kFragments)) {
-    times.push_back(writers.Run(ring, 1, [](BenchmarkRing& r, uint16_t id) {
-      PinThread(1);
-      WriteFragments(r, id);
-    }));
+    times.push_back(writers.Run(ring, 1, WriteFragments));
     state.SetIterationTime(times.back());
     written += kFragments;
   }
