@@ -249,6 +249,7 @@ control::ProducerMessage ServerSession::AnyMessage(std::vector<int>* fds) {
   const uint32_t num_rings = what / 8 % 4;
   switch (what % 8) {
     case 0:
+      if (what / 8 % 2 == 1) return control::StatsRequest{input_.Byte()};
       return control::Goodbye{};
     case 1:
       return control::Trigger{input_.Bytes(input_.Byte())};

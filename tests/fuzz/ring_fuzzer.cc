@@ -34,6 +34,7 @@
 #include "tests/fuzz/hostile_ring.h"
 #include "tests/support/require.h"
 #include "tests/support/ring_decoder.h"
+#include "tracering/ring_inspector.h"
 
 #ifndef TRACERING_SHARED_WORD_HOOK
 #error "link the hooked libraries"
@@ -124,6 +125,32 @@ std::string CompareWithDecoder(const RingImage& image,
     ++read;
   }
   return read == sink.chunks.end() ? "" : "more chunks than the decoder finds";
+}
+
+// What the inspector says of the same ring, whose identity may be forged.
+std::string CompareWithInspector(const RingImage& image,
+                                 const DecodedRing& expected) {
+  const auto inspector = RingInspector::FromImage(
+      std::string(reinterpret_cast<const char*>(image.base()), image.size()));
+  if (!inspector.ok()) return "";
+  const InspectedRing& ring = inspector->contents();
+  if (ring.num_chunks != image.geometry().num_chunks()) return "";
+  for (const DecodedChunk& chunk : expected.chunks) {
+    const InspectedChunk& found = ring.chunks[chunk.position % ring.num_chunks];
+    size_t payload = 0;
+    for (const std::string& fragment : chunk.fragments) {
+      payload += fragment.size();
+    }
+    if (!found.outstanding || !found.problem.empty() ||
+        found.position != chunk.position ||
+        found.writer.value() != chunk.writer ||
+        found.num_fragments != chunk.fragments.size() ||
+        found.payload_size != payload) {
+      return fmt::format("position {:#x} was not inspected as decoded",
+                         chunk.position);
+    }
+  }
+  return "";
 }
 
 // Reads all that a buffer holds, as for a file.
@@ -350,6 +377,10 @@ void RingSession::DrainStill() {
   const DecodedRing expected = DecodeRing(
       ring_.image().base(), {geometry.num_chunks(), geometry.chunk_size()});
   if (std::string wrong = CompareWithDecoder(ring_.image(), expected);
+      !wrong.empty()) {
+    Fail(std::move(wrong));
+  }
+  if (std::string wrong = CompareWithInspector(ring_.image(), expected);
       !wrong.empty()) {
     Fail(std::move(wrong));
   }
