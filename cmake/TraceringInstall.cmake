@@ -1,7 +1,8 @@
 # Installs the libraries with their public headers, a CMake package
 #   find_package(tracering COMPONENTS producer consumer)
 # and one pkg-config file a library. Both are relocatable: they find the prefix
-# from where they lie.
+# from where they lie. Components: tracering_runtime (shared libraries),
+# tracering_dev, and tracering_tools of tools/.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -17,15 +18,24 @@ endif()
 install(
   TARGETS tracering_common tracering_producer tracering_consumer
   EXPORT tracering-targets
-  RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+          COMPONENT tracering_runtime
+          NAMELINK_COMPONENT tracering_dev
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+          COMPONENT tracering_dev
+  FILE_SET HEADERS
+          DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+          COMPONENT tracering_dev)
 install(
   EXPORT tracering-targets
   NAMESPACE tracering::
-  DESTINATION "${package_dir}")
+  DESTINATION "${package_dir}"
+  COMPONENT tracering_dev)
 
+set(package_is_shared OFF)
+if(BUILD_SHARED_LIBS)
+  set(package_is_shared ON)
+endif()
 configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/cmake/tracering-config.cmake.in"
   "${PROJECT_BINARY_DIR}/package/tracering-config.cmake"
@@ -38,7 +48,8 @@ write_basic_package_version_file(
 install(
   FILES "${PROJECT_BINARY_DIR}/package/tracering-config.cmake"
         "${PROJECT_BINARY_DIR}/package/tracering-config-version.cmake"
-  DESTINATION "${package_dir}")
+  DESTINATION "${package_dir}"
+  COMPONENT tracering_dev)
 
 # fmt and zlib are in no public header: a shared library brings them along,
 # while who links a static one has to name them.
@@ -46,14 +57,11 @@ set(common_requires "absl_status absl_statusor absl_strings")
 set(consumer_requires "tracering-common = ${PROJECT_VERSION}")
 list(TRANSFORM cxx_runtime PREPEND " -l" OUTPUT_VARIABLE common_libs)
 list(JOIN common_libs "" common_libs)
-if(BUILD_SHARED_LIBS)
-  set(private_requires "fmt")
-else()
+if(NOT BUILD_SHARED_LIBS)
   string(APPEND common_requires " fmt")
   if(TRACERING_WITH_ZLIB)
     string(APPEND consumer_requires " zlib")
   endif()
-  set(private_requires "")
 endif()
 set(common_description "What both libraries stand on; link one of those")
 set(producer_requires "tracering-common = ${PROJECT_VERSION}")
@@ -70,5 +78,6 @@ foreach(room common producer consumer)
   configure_file("${PROJECT_SOURCE_DIR}/cmake/tracering.pc.in"
                  "${PROJECT_BINARY_DIR}/package/${pc_name}.pc" @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/package/${pc_name}.pc"
-          DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
+          COMPONENT tracering_dev)
 endforeach()

@@ -10,8 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # Debian 12 packages by purpose. Without recommended packages, so what is needed
 # of those is named.
 BUILD_PACKAGES=(cmake g++ libabsl-dev libfmt-dev ninja-build zlib1g-dev)
-TEST_PACKAGES=(clang-format-14 libbenchmark-dev libgmock-dev libgtest-dev
-  libprotobuf-dev pkg-config protobuf-compiler python3 relacy-dev)
+TEST_PACKAGES=(clang-format-14 dpkg-dev file libbenchmark-dev libgmock-dev
+  libgtest-dev libprotobuf-dev pkg-config protobuf-compiler python3 relacy-dev)
 SANITIZER_PACKAGES=(clang libclang-rt-14-dev)
 TIDY_PACKAGES=(clang-tidy-14)
 DOCS_PACKAGES=(doxygen python3)

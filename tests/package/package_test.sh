@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs a project of somebody else against this one, in every way that
 # is promised: the installed CMake package, pkg-config, add_subdirectory with
-# shared libraries.
+# shared libraries, Debian packages.
 #
 #   package_test.sh SOURCE_DIR BUILD_DIR
 #
@@ -75,8 +75,10 @@ done
 run_user "$scratch/pkg-config"
 
 echo "== add_subdirectory, shared libraries"
+# With all that packages need: compiling the libraries is what takes long.
 build_user sub -DBUILD_SHARED_LIBS=ON -DCMAKE_UNITY_BUILD=ON \
-  -DTRACERING_SOURCE_DIR="$source_dir"
+  -DTRACERING_SOURCE_DIR="$source_dir" -DCMAKE_INSTALL_PREFIX=/usr \
+  -DTRACERING_INSTALL=ON -DTRACERING_PACKAGE=ON -DTRACERING_BUILD_TOOLS=ON
 run_user "$scratch/sub"
 
 echo "== what shared libraries are called, need and show"
@@ -103,4 +105,49 @@ for room in common producer consumer; do
     exit 1
   fi
   grep -q '^_ZN9tracering' "$scratch/symbols"
+done
+
+echo "== Debian packages"
+debs=$scratch/debs
+(cd "$scratch/sub" && cpack -G DEB -B "$debs" >"$scratch/log" 2>&1) || {
+  cat "$scratch/log"
+  exit 1
+}
+root=$scratch/root
+for deb in "$debs"/*.deb; do dpkg -x "$deb" "$root"; done
+# depends PACKAGE PATTERN...: it depends on each of them.
+depends() {
+  local name=$1 pattern
+  shift
+  dpkg-deb -f "$debs/${name}"_*.deb Depends >"$scratch/depends"
+  for pattern in "$@"; do
+    grep -q "$pattern" "$scratch/depends" || {
+      echo "$name does not depend on $pattern, but on:" >&2
+      cat "$scratch/depends" >&2
+      exit 1
+    }
+  done
+}
+depends libtracering0.1 'libc6 (>=' libabsl libfmt libstdc++6
+depends libtracering-dev 'libtracering0.1 (= 0\.1\.0)' libabsl-dev
+depends tracering 'libtracering0.1 (= 0\.1\.0)' 'libc6 (>='
+dpkg-deb -I "$debs"/libtracering0.1_*.deb shlibs |
+  grep -x 'libtracering_producer 0\.1 libtracering0\.1 (= 0\.1\.0)' >/dev/null
+test -e "$root/usr/share/man/man1/tracering.1"
+test -e "$root/usr/share/bash-completion/completions/tracering"
+test -e "$root/usr/share/doc/tracering/copyright"
+# A program is built with the packages, and recorded with their tool.
+PKG_CONFIG_PATH=$(dirname "$(find "$root" -name tracering-producer.pc)")
+LD_LIBRARY_PATH=$(dirname "$PKG_CONFIG_PATH")
+export LD_LIBRARY_PATH
+build_user packaged -DCMAKE_PREFIX_PATH="$root/usr" -DONLY_C=ON
+rm "$scratch/pkg-config/c_trace" "$scratch/out.pftrace"
+# shellcheck disable=SC2046
+"${CC:-cc}" -std=c11 "$user_dir/c_trace.c" -o "$scratch/pkg-config/c_trace" \
+  $(pkg-config --cflags --libs tracering-producer)
+for built in packaged pkg-config; do
+  "$root/usr/bin/tracering" record -o "$scratch/out.pftrace" -- \
+    "$scratch/$built/c_trace"
+  "$root/usr/bin/tracering" dump "$scratch/out.pftrace" |
+    grep my_app >/dev/null
 done
