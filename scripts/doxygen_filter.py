@@ -16,7 +16,8 @@ from typing import List
 
 COMMENT = re.compile(r"(\s*)//(?!/)(.*)$")
 TRAILING = re.compile(r"(.*[;,{}\w)])\s+// ?(.*)$")
-CLASS = re.compile(r"(\s*)(?:class|struct) (?:\[\[\w+\]\] )?(\w+)[^;()]*\{")
+CLASS = re.compile(r"(\s*)(?:class|struct) (?:\[\[\w+\]\] |[A-Z_]+ )*(\w+)"
+                   r"[^;()]*\{")
 SCOPE = re.compile(r"\b(?:namespace|class|struct|union|enum)\b[^();]*$|"
                    r"\bextern \"C\"\s*$")
 

@@ -65,9 +65,10 @@ class DoxygenFilterTest(unittest.TestCase):
                          "/// \\$X/\\<uid\\>, `a<b>`")
 
     def test_class_without_a_comment_has_that_of_its_file(self):
-        self.assertEqual(
-            self.filter("class FooBar {", "};", header="tracering/foo_bar.h"),
-            ["/// What this is.", "class FooBar {", "};"])
+        for line in ("class FooBar {", "class EXPORT [[x]] FooBar : Y {"):
+            self.assertEqual(
+                self.filter(line, "};", header="tracering/foo_bar.h"),
+                ["/// What this is.", line, "};"])
         self.assertEqual(self.filter("struct FooOptions {", "};"),
                          ["/// See tracering/x.h.", "struct FooOptions {",
                           "};"])
