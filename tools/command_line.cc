@@ -2,13 +2,18 @@
 #include "tools/command_line.h"
 
 #include <fmt/format.h>
-#include <stdlib.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "tools/utf8.h"
@@ -93,8 +98,7 @@ bool CommandLine::Next() {
   }
   if (Is("--help", "-h")) {
     NoValue();
-    std::fputs(usage_.c_str(), stdout);
-    std::exit(EXIT_SUCCESS);
+    std::exit(Print(command_, usage_) ? EXIT_SUCCESS : kExitFailure);
   }
   return true;
 }
@@ -105,6 +109,7 @@ const std::string& CommandLine::Value() {
     value_ = arguments_[next_++];
     has_value_ = true;
   }
+  if (value_.empty()) FailValue("it must not be empty");
   return value_;
 }
 
@@ -175,14 +180,52 @@ void CommandLine::FailUnknown() const {
 }
 
 void CommandLine::Fail(std::string_view message) const {
-  fmt::print(stderr, "tracering {0}: {1}\nTry 'tracering {0} --help'.\n",
-             command_, message);
+  PrintError(fmt::format("tracering {0}: {1}\nTry 'tracering {0} --help'.\n",
+                         command_, message));
   std::exit(kExitUsage);
 }
 
 void Complain(std::string_view command, const absl::Status& status) {
-  fmt::print(stderr, "tracering {}: {}\n", command,
-             std::string(status.message()));
+  Complain(command, std::string(status.message()));
+}
+
+void Complain(std::string_view command, std::string_view message) {
+  PrintError(fmt::format("tracering {}: {}\n", command, Printable(message)));
+}
+
+// Not fmt::print, which throws.
+void PrintError(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+bool Print(std::string_view command, std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+      std::fflush(stdout) == 0) {
+    return true;
+  }
+  Complain(command, fmt::format("cannot print: {}", std::strerror(errno)));
+  return false;
+}
+
+std::string OutputProblem(const std::string& path_name) {
+  const std::filesystem::path path(path_name);
+  const std::filesystem::path directory =
+      path.has_parent_path() ? path.parent_path() : ".";
+  std::error_code error;
+  const std::filesystem::file_type type =
+      std::filesystem::symlink_status(path, error).type();
+  if (!path.has_filename() || std::filesystem::is_directory(path, error)) {
+    return "it is a directory, not a file";
+  }
+  if (type != std::filesystem::file_type::not_found &&
+      type != std::filesystem::file_type::regular) {
+    return "it exists and is not a regular file";
+  }
+  if (access(directory.c_str(), W_OK | X_OK) != 0) {
+    return fmt::format("cannot create files in '{}'",
+                       Printable(directory.string()));
+  }
+  return "";
 }
 
 std::string ReadableCount(double count) {

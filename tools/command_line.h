@@ -36,7 +36,8 @@ class CommandLine {
   }
   // The present argument as an operand.
   const std::string& operand() const { return argument_; }
-  // The value of the present option, which needs one.
+  // The value of the present option, which needs one that is not empty: an
+  // empty one is a variable of a script that was never set.
   const std::string& Value();
   // The present option takes none.
   void NoValue() const;
@@ -70,8 +71,23 @@ class CommandLine {
   bool has_value_ = false;
 };
 
-// "tracering record: <what went wrong>", on standard error.
+// "tracering record: <what went wrong>", on standard error, with whatever a
+// file, a peer or the user has put into it as Printable() shows it.
 void Complain(std::string_view command, const absl::Status& status);
+void Complain(std::string_view command, std::string_view message);
+
+// `text` on standard error. Where nobody takes it there is nobody to be told,
+// and the program goes on.
+void PrintError(std::string_view text);
+
+// `text` on standard output, to the end; complains and returns false where it
+// is not taken.
+[[nodiscard]] bool Print(std::string_view command, std::string_view text);
+
+// Why a trace may not be saved as `path`, found out before there is one: an
+// empty text if it may. Only files are replaced: neither devices nor pipes, nor
+// links, whose targets would stay as they are.
+std::string OutputProblem(const std::string& path);
 
 // "12.3k", "4.0 MiB", "250 ms".
 std::string ReadableCount(double count);

@@ -4,10 +4,7 @@
 // See trace_reader.h for what the file may be.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,16 +41,8 @@ after what precedes it was printed; 2 if an argument is wrong.
 // What is printed in one go.
 constexpr size_t kPrintSize = 64 * 1024;
 
-// False where nobody takes it any more.
-bool Print(std::string* text) {
-  const bool printed =
-      std::fwrite(text->data(), 1, text->size(), stdout) == text->size();
-  text->clear();
-  return printed;
-}
-
-// False where nobody takes it any more. Where the packets end is for the caller
-// to ask the reader, here as below.
+// False where nobody takes it any more, which has been said. Where the packets
+// end is for the caller to ask the reader, here as below.
 bool PrintPackets(TraceReader& reader, bool json) {
   std::string text;
   std::string_view packet;
@@ -64,9 +53,11 @@ bool PrintPackets(TraceReader& reader, bool json) {
     } else {
       PrintText(packet, &text);
     }
-    if (text.size() >= kPrintSize) printed = Print(&text);
+    if (text.size() < kPrintSize) continue;
+    printed = Print("dump", text);
+    text.clear();
   }
-  return printed && Print(&text) && std::fflush(stdout) == 0;
+  return printed && Print("dump", text);
 }
 
 bool PrintSummary(TraceReader& reader, const std::string& path) {
@@ -78,8 +69,7 @@ bool PrintSummary(TraceReader& reader, const std::string& path) {
     summary.Add(packet);
   }
   if (is_empty && !reader.status().ok()) return true;  // it is no trace
-  std::string text = summary.Describe(path, reader.bytes_read());
-  return Print(&text) && std::fflush(stdout) == 0;
+  return Print("dump", summary.Describe(path, reader.bytes_read()));
 }
 
 }  // namespace
@@ -116,21 +106,17 @@ int Dump(std::vector<std::string> arguments) {
   }
   const bool printed =
       summary ? PrintSummary(**reader, path) : PrintPackets(**reader, json);
-  if (!printed) {
-    fmt::print(stderr, "tracering dump: cannot print: {}\n",
-               std::strerror(errno));
-    return kExitFailure;
-  }
+  if (!printed) return kExitFailure;
   if (!(*reader)->status().ok()) {
     Complain("dump", (*reader)->status());
     return kExitFailure;
   }
   if ((*reader)->cut_bytes() != 0) {
-    fmt::print(stderr,
-               "tracering dump: '{}' was cut off, or is still being written: "
-               "its last packet begins at byte {}, and only {} bytes of it are "
-               "there\n",
-               path, (*reader)->offset(), (*reader)->cut_bytes());
+    Complain("dump",
+             fmt::format("'{}' was cut off, or is still being written: "
+                         "its last packet begins at byte {}, and only "
+                         "{} bytes of it are there",
+                         path, (*reader)->offset(), (*reader)->cut_bytes()));
   }
   return EXIT_SUCCESS;
 }

@@ -11,6 +11,7 @@
 #include "tools/command_line.h"
 #include "tools/subcommands.h"
 
+namespace tracering::tools {
 namespace {
 
 constexpr std::string_view kUsage =
@@ -34,42 +35,43 @@ struct Subcommand {
 };
 
 constexpr Subcommand kSubcommands[] = {
-    {"dump", tracering::tools::Dump},
-    {"record", tracering::tools::Record},
-    {"ring", tracering::tools::Ring},
-    {"stat", tracering::tools::Stat},
+    {"dump", Dump},
+    {"record", Record},
+    {"ring", Ring},
+    {"stat", Stat},
 };
 
 int Run(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty()) {
-    fmt::print(stderr, "{}", kUsage);
-    return tracering::tools::kExitUsage;
+    PrintError(kUsage);
+    return kExitUsage;
   }
   const std::string& name = arguments[0];
   if (name == "--help" || name == "-h" || name == "help") {
-    fmt::print("{}", kUsage);
-    return EXIT_SUCCESS;
+    return Print("help", kUsage) ? EXIT_SUCCESS : kExitFailure;
   }
   if (name == "--version") {
-    fmt::print("tracering {}\n", TRACERING_VERSION);
-    return EXIT_SUCCESS;
+    const bool printed =
+        Print("version", fmt::format("tracering {}\n", TRACERING_VERSION));
+    return printed ? EXIT_SUCCESS : kExitFailure;
   }
   for (const Subcommand& subcommand : kSubcommands) {
     if (subcommand.name != name) continue;
     return subcommand.run({arguments.begin() + 1, arguments.end()});
   }
-  fmt::print(stderr,
-             "tracering: there is no command '{}'\nTry 'tracering --help'.\n",
-             tracering::tools::Printable(name));
-  return tracering::tools::kExitUsage;
+  PrintError(fmt::format(
+      "tracering: there is no command '{}'\nTry 'tracering --help'.\n",
+      Printable(name)));
+  return kExitUsage;
 }
 
 }  // namespace
+}  // namespace tracering::tools
 
 int main(int argc, char** argv) {
   try {
-    return Run(argc, argv);
+    return tracering::tools::Run(argc, argv);
   } catch (const std::bad_alloc&) {
     std::fputs("tracering: out of memory\n", stderr);
     return tracering::tools::kExitFailure;

@@ -131,6 +131,14 @@ int Recording::Run() {
     sigaddset(&signals_, signal);
   }
   pthread_sigmask(SIG_BLOCK, &signals_, &old_signals_);
+  // Whoever read our messages may go; the recording is worth more.
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  // Ignored, as it may have been since before us, it would have the kernel
+  // forget how the command ended.
+  signal(SIGCHLD, SIG_DFL);
   if (!Start() || !StartCommand()) return failure_;
   const End end = Record();
   EndCommand(end == End::kSignal ? forwarded_ : SIGTERM);
@@ -160,7 +168,7 @@ bool Recording::Start() {
   if (!options_.categories.empty()) {
     options.enabled_categories = options_.categories;
   }
-  options.log = [this](std::string_view line) { Say(std::string(line)); };
+  options.log = [this](std::string_view line) { Say(Printable(line)); };
   options.on_trigger = [this](const TriggerEvent& event) { OnTrigger(event); };
   absl::StatusOr<std::unique_ptr<Consumer>> consumer =
       Consumer::Create(std::move(options));

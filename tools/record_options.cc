@@ -2,10 +2,8 @@
 #include "tools/record_options.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -138,19 +136,9 @@ SnapshotTrigger ParseTrigger(CommandLine& line) {
 
 // Found out now rather than after hours of recording.
 void CheckOutput(const CommandLine& line, const std::string& output) {
-  if (output.empty()) line.Fail("--output '': it must be the name of a file");
-  const std::filesystem::path path(output);
-  const std::filesystem::path directory =
-      path.has_parent_path() ? path.parent_path() : ".";
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error) || !path.has_filename()) {
-    line.Fail(fmt::format("--output '{}': it is a directory, not a file",
-                          Printable(output)));
-  }
-  if (access(directory.c_str(), W_OK | X_OK) != 0) {
-    line.Fail(fmt::format("--output '{}': cannot create files in '{}'",
-                          Printable(output), Printable(directory.string())));
-  }
+  const std::string problem = OutputProblem(output);
+  if (problem.empty()) return;
+  line.Fail(fmt::format("--output '{}': {}", Printable(output), problem));
 }
 
 StreamOptions& StreamOf(RecordOptions* options) {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <string>
@@ -148,6 +147,9 @@ int Ring(std::vector<std::string> arguments) {
   while (line.Next()) {
     if (line.Is("--output", "-o")) {
       output = line.Value();
+      if (const std::string problem = OutputProblem(output); !problem.empty()) {
+        line.FailValue(problem);
+      }
     } else if (line.Is("--compress", "-z")) {
       line.NoValue();
       save.compress = true;
@@ -176,10 +178,9 @@ int Ring(std::vector<std::string> arguments) {
     std::string text;
     AppendSummary(path, ring->contents(), &text);
     if (!summary) AppendChunks(ring->contents().chunks, &text);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    if (!Print("ring", text)) status = kExitFailure;
     rings.push_back(*std::move(ring));
   }
-  if (std::fflush(stdout) != 0) status = kExitFailure;
   if (output.empty() || rings.empty()) return status;
 
   std::vector<const RingInspector*> pointers;
@@ -190,8 +191,9 @@ int Ring(std::vector<std::string> arguments) {
     Complain("ring", info.status());
     return kExitFailure;
   }
-  fmt::print("saved {}\n", DescribeFile(*info));
-  return status;
+  const bool printed =
+      Print("ring", fmt::format("saved {}\n", DescribeFile(*info)));
+  return printed ? status : kExitFailure;
 }
 
 }  // namespace tracering::tools

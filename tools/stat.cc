@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -101,8 +100,8 @@ std::string Table(const ConsumerStats& now, const ConsumerStats& before,
   return text;
 }
 
-// From the top of the terminal, as much as fits.
-void Draw(const std::string& text) {
+// What shows `text` from the top of the terminal, as much as fits.
+std::string Drawn(const std::string& text) {
   winsize size{};
   size_t rows = SIZE_MAX;
   size_t columns = SIZE_MAX;
@@ -118,7 +117,7 @@ void Draw(const std::string& text) {
     at = end + 1;
   }
   out += "\x1b[J";
-  std::fwrite(out.data(), 1, out.size(), stdout);
+  return out;
 }
 
 void Sleep(milliseconds time) {
@@ -171,12 +170,7 @@ int Stat(std::vector<std::string> arguments) {
     const double elapsed =
         std::chrono::duration<double>(time - time_before).count();
     const std::string text = Table(*now, *before, elapsed);
-    if (on_terminal) {
-      Draw(text);
-    } else {
-      std::fwrite(text.data(), 1, text.size(), stdout);
-    }
-    if (std::fflush(stdout) != 0) return kExitFailure;
+    if (!Print("stat", on_terminal ? Drawn(text) : text)) return kExitFailure;
     before = std::move(now);
     time_before = time;
   }

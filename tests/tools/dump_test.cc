@@ -428,6 +428,33 @@ TEST_F(DumpTest, WrongArgumentsAreNamed) {
   ExpectUsageError({}, "usage: tracering");
 }
 
+TEST_F(DumpTest, OutputThatIsNotTakenIsAnError) {
+  for (const std::string line : {"--help", "--version", "record --help"}) {
+    for (const std::string where : {" >/dev/full", " >&-"}) {
+      const ToolResult result = RunInShell(line + where);
+      EXPECT_EQ(result.status, 1) << line << where;
+      EXPECT_THAT(result.errors, HasSubstr("cannot print"));
+    }
+  }
+}
+
+TEST_F(DumpTest, ComplaintsThatAreNotTakenChangeNothing) {
+  for (const std::string line : {"", "frobnicate", "dump", "record -d 0"}) {
+    for (const std::string where : {" 2>/dev/full", " 2>&-"}) {
+      EXPECT_EQ(RunInShell(line + where).status, 2) << line << where;
+    }
+  }
+  EXPECT_EQ(RunInShell("dump /nowhere 2>&-").status, 1);
+}
+
+TEST_F(DumpTest, ComplaintsControlNoTerminal) {
+  for (const char* command : {"dump", "ring"}) {
+    const ToolResult result = Run({command, "/nowhere\x1b[2J"});
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.errors, HasSubstr("'/nowhere\\x1b[2J'"));
+  }
+}
+
 TEST_F(DumpTest, EveryCommandHasHelp) {
   EXPECT_THAT(Run({"--help"}).output, StartsWith("usage: tracering COMMAND"));
   EXPECT_THAT(Run({"--version"}).output, StartsWith("tracering 0."));

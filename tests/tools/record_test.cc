@@ -292,8 +292,36 @@ TEST_F(RecordTest, WrongArgumentsAreNamed) {
   expect({"ls"}, "'ls'; a command comes after '--'");
   expect({"-o", "/nowhere/out"}, "cannot create files in '/nowhere'");
   expect({"-o", directory_.path()}, "is a directory");
-  expect({"-o", ""}, "--output '': it must be the name of a file");
+  WriteFile(Path("file"), "");
+  fs::create_symlink(Path("file"), Path("link"));
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  for (const std::string& path : {Path("link"), Path("pipe")}) {
+    expect({"-o", path}, "it exists and is not a regular file");
+  }
+  expect({"-o", "/dev/full"}, "it exists and is not a regular file");
+  for (const char* option :
+       {"--output", "-b", "-c", "-s", "-r", "-t", "-d", "--socket"}) {
+    expect({option, ""}, std::string(option) + " '': it must not be empty");
+  }
+  expect({"--socket="}, "--socket '': it must not be empty");
   expect({"--socket", std::string(200, 'x')}, "xxx");
+}
+
+// A script that counts on head or tee is no reason to lose a recording.
+TEST_F(RecordTest, ReaderOfTheMessagesMayGo) {
+  const std::string fifo = Path("fifo");
+  const ToolResult result = RunInShell(
+      "record -o " + output() + " -- " TRACERING_PRODUCER_CHILD " stalling",
+      "mkfifo " + fifo + "; exec 3<>" + fifo + " 2>" + fifo + " 3<&-");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_EQ(CountPackets(output()), Attempted(result));
+}
+
+TEST_F(RecordTest, EndOfTheCommandIsSeenWhereItsSignalWasIgnored) {
+  EXPECT_EQ(RunInShell("record -q -o " + output() + " -- sh -c 'exit 7'",
+                       "trap '' CHLD")
+                .status,
+            7);
 }
 
 TEST_F(RecordTest, SocketThatIsTakenIsAnError) {

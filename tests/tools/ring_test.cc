@@ -136,11 +136,17 @@ TEST_F(RingTest, WrongArgumentsAreNamed) {
   ExpectUsageError({"ring"}, "which PATH?");
   ExpectUsageError({"ring", "-z", "x"}, "--compress needs --output");
   ExpectUsageError({"ring", "--all", "x"}, "'--all'");
+  ExpectUsageError({"ring", "-o", "/nowhere/out", "x"}, "'/nowhere/out'");
+  ExpectUsageError({"ring", "-o", "", "x"}, "-o '': it must not be empty");
+  ExpectUsageError({"ring", "-o", "/dev/full", "x"}, "not a regular file");
+}
+
+TEST_F(RingTest, OutputThatIsNotTakenIsAnError) {
   ChildProcess child = StartTracing();
   const ToolResult result =
-      Run({"ring", FindRing(child.pid(), "shared"), "-o", "/nowhere/out"});
+      RunInShell("ring " + FindRing(child.pid(), "shared") + " >/dev/full");
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.errors, HasSubstr("/nowhere/out"));
+  EXPECT_THAT(result.errors, HasSubstr("cannot print: No space left"));
 }
 
 }  // namespace

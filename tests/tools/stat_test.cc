@@ -97,6 +97,9 @@ TEST_F(StatTest, WrongArgumentsAreNamed) {
   ExpectUsageError({"stat", "-n", "0"}, "'0' must be a whole number");
   ExpectUsageError({"stat", "-i", "1ms"}, "it must be from 10 ms to 60 min");
   ExpectUsageError({"stat", "--all"}, "'--all'");
+  for (const char* option : {"--socket", "-i", "-n"}) {
+    ExpectUsageError({"stat", option, ""}, "it must not be empty");
+  }
 }
 
 }  // namespace

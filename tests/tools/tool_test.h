@@ -49,6 +49,14 @@ class ToolTest : public ::testing::Test {
     return Finish(child);
   }
 
+  // As a script would: the line is "exec tracering `line`" after `before`.
+  static ToolResult RunInShell(const std::string& line,
+                               const std::string& before = "") {
+    ChildProcess child = ChildProcess::Spawn(
+        {"/bin/sh", "-c", before + "\nexec " TRACERING_TOOL " " + line});
+    return Finish(child);
+  }
+
   // Wrong: status 2, nothing on standard output, and `complaint` in the text.
   static void ExpectUsageError(std::vector<std::string> arguments,
                                const std::string& complaint) {
