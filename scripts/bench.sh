@@ -6,6 +6,7 @@
 #   scripts/bench.sh --compare FILE  also shows what changed since that run
 #   scripts/bench.sh --peers         also LTTng-UST, from the distribution
 #   scripts/bench.sh --smoke [DIR]   each once, in the build DIR: do they run?
+#   PRESET=lto scripts/bench.sh      with link-time optimisation
 #
 # Further options go to scripts/bench.py; see there. For figures worth keeping
 # the machine has to be quiet: the spread says whether it was.
@@ -23,11 +24,13 @@ for argument in "$@"; do
 done
 ensure_packages "${packages[@]}"
 
+preset=${PRESET:-release}
 mkdir -p build
 targets=()
 for source in benchmarks/*_benchmark.cc; do
   targets+=("$(basename "$source" .cc)")
 done
-cmake --preset release -DTRACERING_BUILD_TESTS=OFF >build/release.configure.log
-cmake --build --preset release -j "$(num_jobs)" --target "${targets[@]}"
-exec python3 scripts/bench.py --build build/release "$@"
+cmake --preset "$preset" -DTRACERING_BUILD_TESTS=OFF \
+  >"build/$preset.configure.log"
+cmake --build --preset "$preset" -j "$(num_jobs)" --target "${targets[@]}"
+exec python3 scripts/bench.py --build "build/$preset" "$@"
