@@ -79,7 +79,9 @@ class ReaderThread {
   }
 
   const ChunkReaderStats& stats() const { return reader_.stats(); }
+  // Sleeps that writers ended, and how often they wrote the eventfd for it.
   uint64_t sleeps() const { return sleeps_; }
+  uint64_t signals() const { return signals_; }
 
  private:
   void OnChunk(const ChunkView& chunk) {
@@ -112,7 +114,10 @@ class ReaderThread {
       pollfd waiting{ring_.event_fd(), POLLIN, 0};
       poll(&waiting, 1, 10);
       uint64_t signals;
-      if (read(ring_.event_fd(), &signals, sizeof(signals)) > 0) ++sleeps_;
+      if (read(ring_.event_fd(), &signals, sizeof(signals)) > 0) {
+        ++sleeps_;
+        signals_ += signals;
+      }
     }
     DisarmReader(ring_.ring());
   }
@@ -126,6 +131,7 @@ class ReaderThread {
   PartialBudget budget_;
   std::unique_ptr<PacketAssembler> assembler_;
   uint64_t sleeps_ = 0;
+  uint64_t signals_ = 0;
   std::thread thread_;
   alignas(128) std::atomic<bool> stop_{false};
 };
@@ -210,6 +216,7 @@ void Report(benchmark::State& state, ReaderThread& reader,
   state.counters["writer_cpu_ns"] =
       static_cast<double>(writers.cpu_ns()) / static_cast<double>(written);
   state.counters["signalled_sleeps"] = static_cast<double>(reader.sleeps());
+  state.counters["signals"] = static_cast<double>(reader.signals());
 }
 
 // One cache line there and back between two cores, which is what a packet's

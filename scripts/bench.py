@@ -126,7 +126,7 @@ def collect(programs, build, arguments):
                                 result["median_ns"])
         for key in ("floor_ns", "vs_floor", "items_per_second",
                     "bytes_per_second", "scrapes", "holes", "bytes", "p99_ns",
-                    "signalled_sleeps", "writer_cpu_ns"):
+                    "signalled_sleeps", "signals", "writer_cpu_ns"):
             if key in entries[0]:
                 result[key] = statistics.median(e[key] for e in entries)
         results[name] = result
