@@ -46,7 +46,7 @@ namespace {
 
 // Names that a program makes without end must not eat its memory.
 constexpr size_t kMaxNames = 4096;
-constexpr size_t kMaxCounterTextBytes = 1024;
+constexpr size_t kMaxTextBytes = 1024;
 
 struct NamedCategory {
   explicit NamedCategory(std::string_view text)
@@ -153,6 +153,8 @@ void WriteCounterEvent(EventSite& site, CounterTrack* counter,
 }  // namespace
 
 CategorySites* FindOrAddCategory(std::string_view name) noexcept {
+  // Patterns are matched against the whole of it with a lock held.
+  name = name.substr(0, kMaxTextBytes);
   return Contain(
       [&]() -> CategorySites* {
         const auto is = [&](const NamedCategory& i) { return i.name == name; };
@@ -171,8 +173,8 @@ CategorySites* FindOrAddCategory(std::string_view name) noexcept {
 
 CounterTrack* FindOrAddCounter(std::string_view name, CounterUnit unit,
                                std::string_view unit_name) noexcept {
-  name = name.substr(0, kMaxCounterTextBytes);
-  unit_name = unit_name.substr(0, kMaxCounterTextBytes);
+  name = name.substr(0, kMaxTextBytes);
+  unit_name = unit_name.substr(0, kMaxTextBytes);
   return Contain(
       [&]() -> CounterTrack* {
         const auto is = [&](const CounterTrack& i) {

@@ -305,6 +305,13 @@ TEST_F(TrackEventsTest, CategoriesFollowTheLastWord) {
   EXPECT_FALSE(CategoryEnabled("x"));
 }
 
+TEST_F(TrackEventsTest, NamesOfCategoriesAreBounded) {
+  const std::string kept(1024, 'n');
+  const Category cut(kept + "one more");
+  EXPECT_EQ(cut.events().category(), kept);
+  EXPECT_EQ(&Category(std::string(1 << 20, 'n')).events(), &cut.events());
+}
+
 TEST_F(TrackEventsTest, OptionsThatCannotBeAreNamed) {
   TracingOptions options = Options();
   options.buffer = "";

@@ -107,8 +107,9 @@ TRACERING_EXPORT bool tracering_get_tracing_stats(
 // Kept for ever, so that it may be looked up once, into a static.
 typedef struct tracering_category tracering_category;
 
-// The category of that name. Takes a lock the first time. Never null: without
-// memory, and beyond 4096 names of categories and counters, one that is off.
+// The category of that name, cut at 1024 bytes. Takes a lock the first time.
+// Never null: without memory, and beyond 4096 names of categories and counters,
+// one that is off.
 TRACERING_EXPORT tracering_category* tracering_category_get(const char* name);
 // For what has to be prepared. False for null.
 TRACERING_EXPORT bool tracering_category_enabled(tracering_category* category);

@@ -173,7 +173,7 @@ TRACERING_EXPORT CategorySites* FindOrAddCategory(
 }  // namespace internal
 
 // A category that is named at run time. Copied at will; names are kept for
-// ever.
+// ever, and cut at 1024 bytes.
 class Category {
  public:
   explicit Category(std::string_view name)
