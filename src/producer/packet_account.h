@@ -87,7 +87,8 @@ class PacketAccount {
 
  private:
   enum class Partial : uint32_t { kNone, kLeft, kEnding };
-  struct LeftPacket {
+  // Aligned to its size, or clang calls libatomic for each access.
+  struct alignas(uint64_t) LeftPacket {
     Partial state = Partial::kNone;
     abi::Position position;
   };
@@ -110,6 +111,7 @@ class PacketAccount {
   std::atomic<uint64_t> discarded_{0};
   std::atomic<LeftPacket> partial_{LeftPacket()};
   static_assert(std::atomic<LeftPacket>::is_always_lock_free);
+  static_assert(alignof(LeftPacket) == sizeof(LeftPacket));
   ProducerRing& ring_;
   // Owner and signal handlers.
   std::atomic<uint64_t> nested_{0};
