@@ -182,7 +182,8 @@ TEST_F(CpuProfilerTest, ThreadsThatAreBornLaterAreSampled) {
   auto profiler = Start(1000);
   std::set<uint32_t> born;
   for (int i = 0; i < 3; ++i) {
-    SampleThread(*profiler, 5, [&born] {
+    // Enough of them that not all are of threads which wait for this one.
+    SampleThread(*profiler, 50, [&born] {
       born.insert(static_cast<uint32_t>(gettid()));
       profiled::SpinUntilStopped();
     });
