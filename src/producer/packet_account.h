@@ -111,7 +111,6 @@ class PacketAccount {
   std::atomic<uint64_t> discarded_{0};
   std::atomic<LeftPacket> partial_{LeftPacket()};
   static_assert(std::atomic<LeftPacket>::is_always_lock_free);
-  static_assert(alignof(LeftPacket) == sizeof(LeftPacket));
   ProducerRing& ring_;
   // Owner and signal handlers.
   std::atomic<uint64_t> nested_{0};
