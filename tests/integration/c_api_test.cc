@@ -8,17 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "tests/integration/service_test.h"
+#include "tests/integration/events_test.h"
 #include "tests/support/sanitizers.h"
 
 namespace tracering::test {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class CApiTest : public ServiceTest {
+class CApiTest : public EventsTest {
  protected:
   // Runs the program to its end; the last line that it printed.
   std::string Run(const std::string& what) {
@@ -60,65 +59,23 @@ TEST_F(CApiTest, HandlesAreHarmlessInAForkedChildWhichMayTraceByItself) {
 class CEventsTest : public CApiTest {
  protected:
   void Record() {
-    options_.enabled_categories = {"*", "-off"};
     options_.on_trigger = [this](const TriggerEvent& event) {
       triggers_.push_back(event.name);
     };
     Run("features");
-    ASSERT_TRUE(consumer_->WriteTrace(trace_path()).ok());
-    const TraceFile file = ReadTraceFile(trace_path());
-    TraceCheckOptions strict;
-    strict.forbid_loss = true;
-    strict.forbid_open_slices = true;
-    strict.require_pid = true;
-    strict.require_order = true;
-    EXPECT_THAT(file.complaints, IsEmpty());
-    EXPECT_THAT(CheckTrace(file, strict), IsEmpty());
-    for (const TracePacket& packet : file.packets) {
-      if (packet.has_track_event()) events_.push_back(packet);
-      if (packet.has_track_descriptor()) {
-        const TrackDescriptor& track = packet.track_descriptor();
-        tracks_[track.uuid()] = track;
-      }
-    }
-    std::stable_sort(events_.begin(), events_.end(),
-                     [](const TracePacket& a, const TracePacket& b) {
-                       return a.timestamp() < b.timestamp();
-                     });
-  }
-
-  const TrackEvent& Event(const std::string& name) const {
-    static const TrackEvent none;
-    for (const TracePacket& packet : events_) {
-      if (packet.track_event().name() == name) return packet.track_event();
-    }
-    ADD_FAILURE() << "no event '" << name << "'";
-    return none;
-  }
-  // The slices and instants of the track that the event is on.
-  std::vector<std::string> TrackOf(const TrackEvent& on) const {
-    std::vector<std::string> shape;
-    for (const TracePacket& packet : events_) {
-      const TrackEvent& event = packet.track_event();
-      if (event.track_uuid() != on.track_uuid()) continue;
-      const bool begins = event.type() == TrackEvent::TYPE_SLICE_BEGIN;
-      const bool ends = event.type() == TrackEvent::TYPE_SLICE_END;
-      shape.push_back((begins ? "B " : ends ? "E" : "I ") + event.name());
-    }
-    return shape;
+    SaveEvents();
   }
 
   std::vector<std::string> triggers_;
-  std::vector<TracePacket> events_;  // in the order of time
-  std::map<uint64_t, TrackDescriptor> tracks_;
 };
 
 TEST_F(CEventsTest, SlicesNestAndArgumentsHaveTheirTypes) {
   Record();
   const TrackEvent& outer = Event("outer");
   EXPECT_THAT(outer.categories(), ElementsAre("app"));
-  EXPECT_THAT(TrackOf(outer), ElementsAre("B outer", "B inner", "I tick", "E",
-                                          "E", "I scalars", "I nested"));
+  EXPECT_THAT(Shape(outer.track_uuid()),
+              ElementsAre("B outer", "B inner", "I tick", "E", "E", "I scalars",
+                          "I nested"));
   const auto with_result = std::find_if(
       events_.begin(), events_.end(), [](const TracePacket& packet) {
         return packet.track_event().type() == TrackEvent::TYPE_SLICE_END &&
@@ -160,7 +117,7 @@ TEST_F(CEventsTest, CountersTracksAndFlowsHaveTheirDescriptors) {
   for (const TracePacket& packet : events_) {
     const TrackEvent& event = packet.track_event();
     if (event.type() != TrackEvent::TYPE_COUNTER) continue;
-    const TrackDescriptor& track = tracks_.at(event.track_uuid());
+    const TrackDescriptor& track = TrackOf(event);
     values[track.name() + track.counter().unit_name()].push_back(
         event.has_counter_value() ? static_cast<double>(event.counter_value())
                                   : event.double_counter_value());
@@ -169,13 +126,15 @@ TEST_F(CEventsTest, CountersTracksAndFlowsHaveTheirDescriptors) {
   EXPECT_THAT(values["requestsrequests per second"], ElementsAre(0, 0.5, 1));
 
   const TrackEvent& handle = Event("handle");
-  EXPECT_EQ(tracks_.at(handle.track_uuid()).name(), "request 1");
-  EXPECT_THAT(TrackOf(handle), ElementsAre("B handle", "E", "I after"));
+  EXPECT_EQ(TrackOf(handle).name(), "request 1");
+  EXPECT_THAT(Shape(handle.track_uuid()),
+              ElementsAre("B handle", "E", "I after"));
   const TrackEvent& half = Event("half");
-  EXPECT_EQ(tracks_.at(half.track_uuid()).parent_uuid(), handle.track_uuid());
-  EXPECT_THAT(TrackOf(half), ElementsAre("I half", "B left to the track", "E"));
+  EXPECT_EQ(TrackOf(half).parent_uuid(), handle.track_uuid());
+  EXPECT_THAT(Shape(half.track_uuid()),
+              ElementsAre("I half", "B left to the track", "E"));
   const TrackEvent& taken = Event("taken");
-  EXPECT_EQ(tracks_.at(taken.track_uuid()).thread().thread_name(), "a worker");
+  EXPECT_EQ(TrackOf(taken).thread().thread_name(), "a worker");
   ASSERT_THAT(handle.flow_ids(), SizeIs(1));
   EXPECT_THAT(taken.terminating_flow_ids(), ElementsAre(handle.flow_ids(0)));
   EXPECT_THAT(triggers_, ElementsAre("done"));

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <set>
@@ -11,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/integration/service_test.h"
+#include "tests/integration/events_test.h"
 #include "tests/support/sanitizers.h"
 
 namespace tracering::test {
@@ -19,23 +18,12 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-using Events = std::vector<TracePacket>;
-
-class TrackEventTest : public ServiceTest {
+class TrackEventTest : public EventsTest {
  protected:
-  TrackEventTest() {
-    options_.enabled_categories = {"*", "-off"};
-    strict_.forbid_loss = true;
-    strict_.forbid_open_slices = true;
-    strict_.require_pid = true;
-    strict_.require_order = true;
-  }
-
   ChildProcess SpawnTraced(const std::string& what) const {
     return SpawnProgram({TRACERING_TRACK_EVENT_PROGRAM, what});
   }
@@ -50,31 +38,9 @@ class TrackEventTest : public ServiceTest {
     ASSERT_TRUE(exit.has_value());
     EXPECT_EQ(exit->code, 0) << child.error_output();
     ASSERT_TRUE(AwaitNobody());
-    ASSERT_TRUE(consumer_->WriteTrace(trace_path()).ok());
-    const TraceFile file = ReadTraceFile(trace_path());
-    EXPECT_THAT(file.complaints, IsEmpty());
-    EXPECT_THAT(CheckTrace(file, strict_), IsEmpty());
-    for (const TracePacket& packet : file.packets) {
-      if (packet.has_track_event()) events_.push_back(packet);
-      if (packet.has_track_descriptor()) {
-        const TrackDescriptor& track = packet.track_descriptor();
-        tracks_[track.uuid()] = track;
-      }
-    }
-    std::stable_sort(events_.begin(), events_.end(),
-                     [](const TracePacket& a, const TracePacket& b) {
-                       return a.timestamp() < b.timestamp();
-                     });
+    SaveEvents();
   }
 
-  const TrackEvent& Event(const std::string& name) const {
-    static const TrackEvent none;
-    for (const TracePacket& packet : events_) {
-      if (packet.track_event().name() == name) return packet.track_event();
-    }
-    ADD_FAILURE() << "no event '" << name << "'";
-    return none;
-  }
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
     for (const TracePacket& packet : events_) {
@@ -83,32 +49,6 @@ class TrackEventTest : public ServiceTest {
     }
     return names;
   }
-  const TrackDescriptor& TrackOf(const TrackEvent& event) const {
-    return tracks_.at(event.track_uuid());
-  }
-  // "B name", "E" and "I name" of all events on the track of that one.
-  std::vector<std::string> Shape(uint64_t track) const {
-    std::vector<std::string> shape;
-    for (const TracePacket& packet : events_) {
-      const TrackEvent& event = packet.track_event();
-      if (event.track_uuid() != track) continue;
-      switch (event.type()) {
-        case TrackEvent::TYPE_SLICE_BEGIN:
-          shape.push_back("B " + event.name());
-          break;
-        case TrackEvent::TYPE_SLICE_END:
-          shape.push_back("E");
-          break;
-        default:
-          shape.push_back("I " + event.name());
-      }
-    }
-    return shape;
-  }
-
-  TraceCheckOptions strict_;
-  Events events_;  // in the order of time
-  std::map<uint64_t, TrackDescriptor> tracks_;
 };
 
 const DebugAnnotation& Argument(const TrackEvent& event,
