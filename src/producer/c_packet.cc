@@ -24,10 +24,6 @@ TraceWriterImpl* ImplOf(tracering_writer* writer) {
   return static_cast<TraceWriterImpl*>(reinterpret_cast<TraceWriter*>(writer));
 }
 
-bool IsOpen(const tracering_packet* packet) {
-  return packet != nullptr && packet->cur != nullptr;
-}
-
 void Discard(tracering_packet* packet) {
   uint8_t* const cur = packet->cur;
   packet->cur = nullptr;
@@ -50,11 +46,9 @@ template <typename Append>
     Discard(packet);
     return;
   }
-  PacketEncoder encoder(packet->writer, packet->cur, packet->end,
-                        packet->depth);
+  PacketEncoder encoder = packet->encoder();
   append(encoder);
-  packet->cur = encoder.cur();
-  packet->end = encoder.end();
+  packet->GoOnBehind(encoder);
 }
 
 [[gnu::always_inline]] inline void AppendVarint(tracering_packet* packet,
@@ -111,17 +105,13 @@ tracering_packet* tracering_packet_begin(tracering_writer* writer) {
   // further up the stack.
   if (range.cur == nullptr) return nullptr;
   tracering_packet& packet = impl->c_packet();
-  packet.writer = impl;
-  packet.cur = range.cur;
-  packet.end = range.end;
-  packet.depth = packet.base = 0;
+  packet.Open(impl, range.cur, range.end, 0);
   return &packet;
 }
 
 void tracering_packet_end(tracering_packet* packet) {
   if (!IsOpen(packet)) return;
-  PacketEncoder encoder(packet->writer, packet->cur, packet->end,
-                        packet->depth);
+  PacketEncoder encoder = packet->encoder();
   // First: once it has ended, a signal handler may begin the next one.
   packet->cur = nullptr;
   encoder.Finish();
@@ -195,12 +185,10 @@ void tracering_message_begin(tracering_packet* packet, uint32_t field) {
 
 void tracering_message_end(tracering_packet* packet) {
   if (!IsOpen(packet) || packet->depth == packet->base) return;
-  PacketEncoder encoder(packet->writer, packet->cur, packet->end,
-                        packet->depth);
+  PacketEncoder encoder = packet->encoder();
   encoder.EndMessage(packet->depth);
   --packet->depth;
-  packet->cur = encoder.cur();
-  packet->end = encoder.end();
+  packet->GoOnBehind(encoder);
 }
 
 #undef TRACERING_INLINED

@@ -9,9 +9,27 @@
 #include <cstdint>
 
 #include "tracering/c/packet.h"
+#include "tracering/internal/packet_encoder.h"
 #include "tracering/trace_writer.h"
 
 struct tracering_packet {
+  // Of a fresh packet, of which so many messages belong to who opens it.
+  void Open(tracering::TraceWriter* of, uint8_t* from, uint8_t* to,
+            uint32_t messages) {
+    writer = of;
+    cur = from;
+    end = to;
+    depth = base = messages;
+  }
+  // What writes to the packet, and where it goes on after that.
+  tracering::internal::PacketEncoder encoder() const {
+    return tracering::internal::PacketEncoder(writer, cur, end, depth);
+  }
+  void GoOnBehind(const tracering::internal::PacketEncoder& encoder) {
+    cur = encoder.cur();
+    end = encoder.end();
+  }
+
   tracering::TraceWriter* writer = nullptr;
   // Where it goes on; cur is null while it is closed.
   uint8_t* cur = nullptr;
@@ -24,5 +42,13 @@ struct tracering_packet {
   // of an array, and not the entries of a dictionary.
   uint64_t arrays = 0;
 };
+
+namespace tracering::internal {
+
+inline bool IsOpen(const tracering_packet* packet) {
+  return packet != nullptr && packet->cur != nullptr;
+}
+
+}  // namespace tracering::internal
 
 #endif  // TRACERING_SRC_PRODUCER_C_PACKET_H_

@@ -52,10 +52,7 @@ tracering_packet* Keep(const OpenEvent& open) {
   if (open.cur == nullptr) return nullptr;
   tracering_packet& packet =
       static_cast<TraceWriterImpl*>(open.writer)->c_packet();
-  packet.writer = open.writer;
-  packet.cur = open.cur;
-  packet.end = open.end;
-  packet.depth = packet.base = kEventDepth;
+  packet.Open(open.writer, open.cur, open.end, kEventDepth);
   packet.arrays = 0;
   return &packet;
 }
@@ -114,7 +111,7 @@ OpenEvent InstantOnTrack(tracering_category* category,
 // Whether it is an event, to which something can be added. What is none is
 // discarded.
 bool IsOpenEvent(tracering_packet* packet) {
-  if (packet == nullptr || packet->cur == nullptr) return false;
+  if (!IsOpen(packet)) return false;
   if (packet->base != 0) return true;
   tracering_packet_discard(packet);
   return false;
@@ -141,12 +138,11 @@ template <typename AppendValue>
 void AppendArgument(tracering_packet* event, const char* name,
                     const AppendValue& append_value) {
   if (!IsOpenEvent(event)) return;
-  PacketEncoder encoder(event->writer, event->cur, event->end, event->depth);
+  PacketEncoder encoder = event->encoder();
   const uint32_t depth = BeginArgument(*event, encoder, name);
   append_value(encoder);
   encoder.EndMessage(depth);
-  event->cur = encoder.cur();
-  event->end = encoder.end();
+  event->GoOnBehind(encoder);
 }
 
 void BeginContainer(tracering_packet* event, const char* name, bool is_array) {
@@ -156,10 +152,9 @@ void BeginContainer(tracering_packet* event, const char* name, bool is_array) {
     tracering_packet_discard(event);
     return;
   }
-  PacketEncoder encoder(event->writer, event->cur, event->end, event->depth);
+  PacketEncoder encoder = event->encoder();
   event->depth = BeginArgument(*event, encoder, name);
-  event->cur = encoder.cur();
-  event->end = encoder.end();
+  event->GoOnBehind(encoder);
   const uint64_t bit = uint64_t{1} << level;
   event->arrays = is_array ? event->arrays | bit : event->arrays & ~bit;
 }
