@@ -18,7 +18,6 @@
 namespace tracering::internal {
 namespace {
 
-constexpr size_t kMaxNameBytes = 1024;
 // The longest descriptor spans two chunks.
 constexpr uint32_t kChunksPerDescriptor = 2;
 // Live ones are written again after so many new ones, or a quarter of their own

@@ -32,6 +32,9 @@
 
 namespace tracering::internal {
 
+// What a program names at run time is cut to that many bytes.
+inline constexpr size_t kMaxNameBytes = 1024;
+
 class Descriptors {
  public:
   // How many of which are kept.

@@ -20,6 +20,7 @@
 #include "src/common/os/no_cancellation.h"
 #include "src/producer/category_registry.h"
 #include "src/producer/containment.h"
+#include "src/producer/descriptors.h"
 #include "src/producer/event_session.h"
 #include "src/producer/fork_guard.h"
 #include "src/producer/fork_safe_lock.h"
@@ -46,7 +47,6 @@ namespace {
 
 // Names that a program makes without end must not eat its memory.
 constexpr size_t kMaxNames = 4096;
-constexpr size_t kMaxTextBytes = 1024;
 
 struct NamedCategory {
   explicit NamedCategory(std::string_view text)
@@ -154,7 +154,7 @@ void WriteCounterEvent(EventSite& site, CounterTrack* counter,
 
 CategorySites* FindOrAddCategory(std::string_view name) noexcept {
   // Patterns are matched against the whole of it with a lock held.
-  name = name.substr(0, kMaxTextBytes);
+  name = name.substr(0, kMaxNameBytes);
   return Contain(
       [&]() -> CategorySites* {
         const auto is = [&](const NamedCategory& i) { return i.name == name; };
@@ -173,8 +173,8 @@ CategorySites* FindOrAddCategory(std::string_view name) noexcept {
 
 CounterTrack* FindOrAddCounter(std::string_view name, CounterUnit unit,
                                std::string_view unit_name) noexcept {
-  name = name.substr(0, kMaxTextBytes);
-  unit_name = unit_name.substr(0, kMaxTextBytes);
+  name = name.substr(0, kMaxNameBytes);
+  unit_name = unit_name.substr(0, kMaxNameBytes);
   return Contain(
       [&]() -> CounterTrack* {
         const auto is = [&](const CounterTrack& i) {
