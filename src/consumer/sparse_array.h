@@ -2,7 +2,8 @@
 // when something in them is first touched. The latest element is remembered:
 // most lookups are for the one before.
 //
-// Elements never move while they exist. Not thread-safe.
+// Elements never move while they exist. Not thread-safe. One that was moved
+// from may only be destroyed or assigned to.
 #ifndef TRACERING_SRC_CONSUMER_SPARSE_ARRAY_H_
 #define TRACERING_SRC_CONSUMER_SPARSE_ARRAY_H_
 
@@ -69,6 +70,7 @@ class SparseArray {
     std::array<T, kPageSize> elements{};
   };
 
+  // Out of line, so that a lookup is short.
   [[gnu::noinline]] T& Create(uint32_t index) {
     const uint32_t page = index / kPageSize;
     if (page >= pages_.size()) pages_.resize(page + 1);
