@@ -3,13 +3,15 @@
 
 Usage: mutants.py list
        mutants.py configure      lines for CMake, NAME:FILE
+       mutants.py check ROOT
        mutants.py write NAME ROOT DIRECTORY
        mutants.py run DIRECTORY [NAME]...
 
 `write` puts the changed copy of the source below DIRECTORY, where the mutant's
 include path looks first, and fails unless the text to change stands there
-exactly once. `run` runs the programs in DIRECTORY, each on the configurations
-named here, and exits with status 1 unless every one of them breaks its promise.
+exactly once. `check` fails if there is a mutant for which that would. `run`
+runs the programs in DIRECTORY, each on the configurations named here, and exits
+with status 1 unless every one of them breaks its promise.
 """
 
 import os
@@ -109,19 +111,19 @@ MUTANTS = (
            "intact", ONE_WRITER),
     Mutant("requested-before-the-copy", READER,
            "        const bool well_formed = "
-           "CopyPublished(chunk, observed);\n"
+           "CopyPublished(chunk, observed, nullptr);\n"
            "        if (state.TryRequestRewrite(word)) {\n",
            "        if (state.TryRequestRewrite(word)) {\n"
            "          const bool well_formed = "
-           "CopyPublished(chunk, observed);\n",
+           "CopyPublished(chunk, observed, nullptr);\n",
            "intact", ONE_WRITER),
     Mutant("freed-before-the-copy", READER,
            "        const bool well_formed = "
-           "CopyPublished(chunk, observed);\n"
+           "CopyPublished(chunk, observed, placer);\n"
            "        if (state.TryReclaimComplete(word, next_wrap)) {\n",
            "        if (state.TryReclaimComplete(word, next_wrap)) {\n"
            "          const bool well_formed = "
-           "CopyPublished(chunk, observed);\n",
+           "CopyPublished(chunk, observed, placer);\n",
            "intact", ONE_WRITER),
     Mutant("suffix-with-its-head", WRITER,
            "  suffix_ = start;\n",
@@ -262,17 +264,21 @@ def find(name: str) -> Mutant:
     sys.exit(f"no mutant is called {name}")
 
 
-def write(name: str, root: str, directory: str) -> None:
-    mutant = find(name)
+def changed(mutant: Mutant, root: str) -> str:
     with open(os.path.join(root, mutant.file), encoding="utf-8") as source:
         text = source.read()
     if text.count(mutant.old) != 1:
-        sys.exit(f"{mutant.file}: what {name} changes stands there "
+        sys.exit(f"{mutant.file}: what {mutant.name} changes stands there "
                  f"{text.count(mutant.old)} times")
+    return text.replace(mutant.old, mutant.new)
+
+
+def write(mutant: Mutant, root: str, directory: str) -> None:
+    text = changed(mutant, root)
     path = os.path.join(directory, mutant.file)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as changed:
-        changed.write(text.replace(mutant.old, mutant.new))
+    with open(path, "w", encoding="utf-8") as copy:
+        copy.write(text)
 
 
 def run(directory: str, names: List[str]) -> int:
@@ -310,7 +316,11 @@ def main() -> int:
             print(f"{mutant.name}:{mutant.file}")
         return 0
     if len(arguments) == 4 and arguments[0] == "write":
-        write(*arguments[1:])
+        write(find(arguments[1]), *arguments[2:])
+        return 0
+    if len(arguments) == 2 and arguments[0] == "check":
+        for mutant in MUTANTS:
+            changed(mutant, arguments[1])
         return 0
     if len(arguments) >= 2 and arguments[0] == "run":
         return run(arguments[1], arguments[2:])
