@@ -1,54 +1,67 @@
-// What the profiler costs a program, whole: CPU time of the process for the
-// same work with and without it, in turns, in one run.
+// What the profiler costs a program, whole: what it adds to the CPU time of a
+// busy thread, and what its background thread takes.
 //
-//   profile_cost [turns [threads [frequency_hz]]]     default: 60 1 100
+//   profile_cost [seconds [frequency_hz]]     default: 120 100
 //
-// A consumer in a process of its own takes what is traced. Each turn is some
-// pieces of work with the profiler and as many without; the order alternates.
-// What else happens on the machine makes a piece longer, never shorter, and by
-// more than the profiler does: the quickest pieces of both kinds are compared.
-// Each profiler has first to read the symbols that it needs; that is measured
-// apart, as it comes once in a program's life.
+// How fast a core runs changes within seconds, by far more than the profiler
+// costs. So the thread does pieces of the same work, with signals and without
+// in quick turns, and each is compared with its neighbour. Without signals
+// means: the signal is blocked and one is pending already, which keeps the
+// timer from expiring. The same with a bare timer and a handler that returns
+// tells what of it is the kernel's, and with no timer how exact all this is.
+// Other threads take what the process has taken and this thread has not. A
+// second process consumes what is traced.
+//
+// Each profiler has first to read the symbols that it needs; that comes once in
+// a program's life, and is left out.
+#include <benchmark/benchmark.h>
+#include <pthread.h>
 #include <sys/prctl.h>
-#include <sys/time.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
+#include <cmath>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "benchmarks/pin.h"
 #include "src/common/os/clock.h"
+#include "src/common/os/process.h"
 #include "tracering/consumer.h"
 #include "tracering/cpu_profiler.h"
 #include "tracering/producer.h"
 
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
 namespace {
 
+using tracering::CpuProfiler;
+using tracering::os::NowNs;
+
+constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int kDepth = 16;
-// Of a piece: some 0.4 seconds of CPU time, so that what wakes up many times a
-// second is there in proportion.
-constexpr uint64_t kRounds = 200'000'000;
-constexpr int kPieces = 6;  // of each kind, in a turn
+// Of a turn, some 20 ms.
+constexpr uint64_t kRounds = 8'000'000;
+
+[[noreturn]] void Die(const std::string& message) {
+  std::fprintf(stderr, "profile_cost: %s\n", message.c_str());
+  std::exit(EXIT_FAILURE);
+}
 
 template <typename T>
 T OrDie(absl::StatusOr<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "profile_cost: %s\n",
-                 std::string(result.status().message()).c_str());
-    std::exit(EXIT_FAILURE);
-  }
+  if (!result.ok()) Die(std::string(result.status().message()));
   return *std::move(result);
 }
 
@@ -63,104 +76,116 @@ __attribute__((noinline)) uint64_t Spin(int depth, uint64_t rounds) {
   return seed;
 }
 
-double ProcessCpuSeconds() {
-  return 1e-9 *
-         static_cast<double>(tracering::os::NowNs(CLOCK_PROCESS_CPUTIME_ID));
+// What of this thread's CPU time it takes, in ns.
+double Work(uint64_t rounds) {
+  const int64_t start = NowNs(CLOCK_THREAD_CPUTIME_ID);
+  benchmark::DoNotOptimize(rounds);  // or it is done once for all
+  benchmark::DoNotOptimize(Spin(kDepth, rounds));
+  return static_cast<double>(NowNs(CLOCK_THREAD_CPUTIME_ID) - start);
 }
 
-// CPU time of the whole process for pieces of work, each done by all `threads`.
-// These stay the same: a program does not make new ones all the time.
-class Workers {
- public:
-  explicit Workers(int threads) : threads_(threads) {
-    for (int i = 0; i < threads; ++i) workers_.emplace_back([this] { Run(); });
-  }
-  ~Workers() {
-    Begin(0);
-    for (std::thread& worker : workers_) worker.join();
-  }
-
-  double Work(uint64_t rounds) {
-    const double start = ProcessCpuSeconds();
-    Begin(rounds);
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return working_ == 0; });
-    return ProcessCpuSeconds() - start;
-  }
-
- private:
-  void Begin(uint64_t rounds) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    rounds_ = rounds;
-    working_ = threads_;
-    ++piece_;
-    changed_.notify_all();
-  }
-
-  void Run() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    for (uint64_t piece = 1;; ++piece) {
-      changed_.wait(lock, [&] { return piece_ == piece; });
-      const uint64_t rounds = rounds_;
-      if (rounds == 0) return;
-      lock.unlock();
-      const uint64_t result = Spin(kDepth, rounds);
-      lock.lock();
-      sum_ += result;  // the work is wanted
-      if (--working_ == 0) changed_.notify_all();
-    }
-  }
-
-  const int threads_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  uint64_t rounds_ = 0;  // 0: end
-  uint64_t piece_ = 0;
-  int working_ = 0;
-  uint64_t sum_ = 0;
-
-  std::vector<std::thread> workers_;
-};
-
-// In a process of its own, until this one ends.
+// Ends no later than this process.
 void StartConsumer(const std::string& socket_path) {
   const pid_t parent = getpid();
-  if (fork() != 0) return;
+  const pid_t child = fork();
+  if (child < 0) Die("cannot fork");
+  if (child != 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(EXIT_FAILURE);
   tracering::ConsumerOptions options;
   options.socket_path = socket_path;
   options.buffers = {{"main", size_t{8} << 20}};
   const auto consumer = OrDie(tracering::Consumer::Create(options));
-  if (!consumer->Start().ok()) _exit(EXIT_FAILURE);
+  if (const absl::Status status = consumer->Start(); !status.ok()) {
+    Die(std::string(status.message()));
+  }
   for (;;) pause();
 }
 
-// Signals of the process's CPU time, to a handler that returns. 0: none.
-void SetTimer(int frequency) {
-  struct sigaction action = {};
-  action.sa_handler = frequency != 0 ? [](int) {} : SIG_DFL;
-  itimerval timer = {};
-  if (frequency != 0) {
-    timer.it_interval.tv_sec = 1 / frequency;
-    timer.it_interval.tv_usec = 1'000'000 / frequency % 1'000'000;
-    timer.it_value = timer.it_interval;
-    sigaction(SIGPROF, &action, nullptr);
+void Mask(int how) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGPROF);
+  pthread_sigmask(how, &signals, nullptr);
+}
+
+bool SignalIsPending() {
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGPROF) == 1;
+}
+
+// All of the profiler but what its handler and background thread do.
+class BareTimer {
+ public:
+  explicit BareTimer(int frequency) {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    sigaction(SIGPROF, &action, &before_);
+    sigevent event{};
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = SIGPROF;
+    event.sigev_notify_thread_id = tracering::os::CurrentThreadId();
+    if (timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_) != 0) {
+      Die("no timer");
+    }
+    itimerspec times{};
+    times.it_interval.tv_sec = 1 / frequency;
+    times.it_interval.tv_nsec = kSecondNs / frequency % kSecondNs;
+    times.it_value = times.it_interval;
+    timer_settime(timer_, 0, &times, nullptr);
   }
-  setitimer(ITIMER_PROF, &timer, nullptr);
-  if (frequency == 0) sigaction(SIGPROF, &action, nullptr);
-}
+  ~BareTimer() {
+    timer_delete(timer_);
+    sigaction(SIGPROF, &before_, nullptr);
+  }
+  BareTimer(const BareTimer&) = delete;
+  BareTimer& operator=(const BareTimer&) = delete;
 
-// The value that so much of them, from 0 to 1, lies below.
-double Quantile(std::vector<double> values, double q) {
+ private:
+  struct sigaction before_ {};
+  timer_t timer_{};
+};
+
+// With its standard error. What lies in the tenth at either end has met
+// something else that happens on the machine.
+void PrintTrimmedMean(const char* name, std::vector<double> values) {
+  constexpr size_t kTrimmed = 10;
+  const size_t tail = values.size() / kTrimmed;
+  const auto kept = static_cast<double>(values.size() - 2 * tail);
   std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(q * static_cast<double>(values.size()))];
+  double mean = 0;
+  for (size_t i = tail; i < values.size() - tail; ++i) mean += values[i] / kept;
+  double squares = 0;
+  for (const double value : values) {
+    const double inside =
+        std::clamp(value, values[tail], values[values.size() - tail - 1]);
+    squares += (inside - mean) * (inside - mean);
+  }
+  std::printf("%-12s %+.3f %% +- %.3f\n", name, mean,
+              std::sqrt(squares) / kept);
 }
 
-// By how much the second is more, in percent.
-double MorePercent(double without, double with) {
-  return 100 * (with / without - 1);
+// Works for some seconds, and prints by how many percent it takes longer with
+// signals than without. `has_timer`: there are any.
+void Compare(const char* name, int seconds, bool has_timer) {
+  const auto without_signals = [&] {
+    Mask(SIG_BLOCK);
+    while (has_timer && !SignalIsPending()) Work(kRounds / 20);
+    const double ns = Work(kRounds);
+    Mask(SIG_UNBLOCK);
+    return ns;
+  };
+  std::vector<double> percents;
+  const int64_t end = NowNs(CLOCK_THREAD_CPUTIME_ID) + seconds * kSecondNs;
+  for (bool first = true; NowNs(CLOCK_THREAD_CPUTIME_ID) < end;
+       first = !first) {
+    double with = first ? Work(kRounds) : 0;
+    const double without = without_signals();
+    if (!first) with = Work(kRounds);
+    percents.push_back(100 * (with / without - 1));
+  }
+  PrintTrimmedMean(name, std::move(percents));
 }
 
 int Argument(int argc, char** argv, int index, int fallback) {
@@ -168,9 +193,7 @@ int Argument(int argc, char** argv, int index, int fallback) {
   char* end = nullptr;
   const long value = std::strtol(argv[index], &end, 10);
   if (*end != '\0' || value < 1 || value > 10'000) {
-    std::fprintf(stderr, "profile_cost: '%s' must be from 1 to 10000\n",
-                 argv[index]);
-    std::exit(2);
+    Die("'" + std::string(argv[index]) + "' must be from 1 to 10000");
   }
   return static_cast<int>(value);
 }
@@ -178,9 +201,8 @@ int Argument(int argc, char** argv, int index, int fallback) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int turns = Argument(argc, argv, 1, 60);
-  const int threads = Argument(argc, argv, 2, 1);
-  const int frequency = Argument(argc, argv, 3, 100);
+  const int seconds = Argument(argc, argv, 1, 120);
+  const int frequency = Argument(argc, argv, 2, 100);
   const std::string socket_path =
       "/tmp/profile_cost-" + std::to_string(getpid()) + ".sock";
   StartConsumer(socket_path);
@@ -188,69 +210,34 @@ int main(int argc, char** argv) {
   options.name = "profile_cost";
   options.socket_path = socket_path;
   const auto producer = OrDie(tracering::Producer::Create(options));
-  if (!producer->WaitForConsumer(std::chrono::seconds(10))) {
-    std::fprintf(stderr, "profile_cost: no consumer\n");
-    return EXIT_FAILURE;
-  }
-
+  if (!producer->WaitForConsumer(std::chrono::seconds(10))) Die("no consumer");
   tracering::CpuProfilerOptions profiler_options;
   profiler_options.frequency_hz = static_cast<uint32_t>(frequency);
-  constexpr uint64_t kWarmUp = kRounds / 2;
-  std::vector<double> without;
-  std::vector<double> with;
-  std::vector<double> with_signals;
-  std::vector<double> starts;
-  uint64_t samples = 0;
-  double profiled = 0;
-  Workers workers(threads);
-  const auto work_pieces = [&](std::vector<double>* out) {
-    for (int i = 0; i < kPieces; ++i) out->push_back(workers.Work(kRounds));
-  };
-  const auto work_without = [&] {
-    workers.Work(kWarmUp);
-    work_pieces(&without);
-  };
-  const auto work_with_signals = [&] {
-    SetTimer(frequency);
-    workers.Work(kWarmUp);
-    work_pieces(&with_signals);
-    SetTimer(0);
-  };
-  const auto work_with = [&] {
-    const double start = ProcessCpuSeconds();
-    const auto profiler =
-        OrDie(tracering::CpuProfiler::Start(*producer, profiler_options));
-    workers.Work(kWarmUp);
-    starts.push_back(ProcessCpuSeconds() - start);
-    work_pieces(&with);
-    profiler->Stop();
-    samples += profiler->stats().samples;
-    profiled += ProcessCpuSeconds() - start;
-  };
-  for (int i = 0; i < turns; ++i) {
-    if (i % 2 == 0) {
-      work_without();
-      work_with_signals();
-      work_with();
-    } else {
-      work_with();
-      work_with_signals();
-      work_without();
-    }
+  auto profiler = OrDie(CpuProfiler::Start(*producer, profiler_options));
+  // The background thread is where the kernel puts it.
+  tracering::PinThread(1);
+
+  // It knows the symbols then, and wakes up as rarely as it will.
+  for (int i = 0; i < 200; ++i) Work(kRounds);
+  const uint64_t samples = profiler->stats().samples;
+  const int64_t process = NowNs(CLOCK_PROCESS_CPUTIME_ID);
+  const int64_t thread = NowNs(CLOCK_THREAD_CPUTIME_ID);
+  Compare("the profiler", seconds, true);
+  const auto all =
+      static_cast<double>(NowNs(CLOCK_PROCESS_CPUTIME_ID) - process);
+  const auto own = static_cast<double>(NowNs(CLOCK_THREAD_CPUTIME_ID) - thread);
+  std::printf("its thread   %+.3f %% (%.3f ms a second)\n",
+              100 * (all - own) / all, 1000 * (all - own) / all);
+  std::printf("%.1f samples a second\n",
+              static_cast<double>(profiler->stats().samples - samples) /
+                  (own / static_cast<double>(kSecondNs)));
+  profiler->Stop();
+
+  {
+    const BareTimer timer(frequency);
+    Compare("a bare timer", seconds, true);
   }
-  std::printf("%d turns, %d threads, %d Hz: %.1f samples per CPU second\n",
-              turns, threads, frequency,
-              static_cast<double>(samples) / profiled);
-  std::printf("cost, by the quickest so many of %zu pieces of each kind:\n",
-              with.size());
-  for (const double q : {0.01, 0.05, 0.1, 0.25, 0.5}) {
-    const double base = Quantile(without, q);
-    std::printf("%3.0f %%: %+.3f %%, the kernel alone %+.3f %%\n", 100 * q,
-                MorePercent(base, Quantile(with, q)),
-                MorePercent(base, Quantile(with_signals, q)));
-  }
-  std::printf("start: median %.1f ms, once\n",
-              1000 * (Quantile(starts, 0.5) - Quantile(with, 0.5) / 2));
+  Compare("nothing", seconds, false);
   unlink(socket_path.c_str());
   return EXIT_SUCCESS;
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -18,6 +18,7 @@
 #include "src/producer/producer_options.h"
 #include "src/producer/profile_drain.h"
 #include "src/producer/profile_signal.h"
+#include "src/producer/profile_watch.h"
 #include "src/producer/sampling_threads.h"
 #include "src/producer/stack_bounds.h"
 #include "tracering/clock.h"
@@ -29,6 +30,7 @@ namespace tracering {
 using internal::ForkGuard;
 using internal::ProfileDrain;
 using internal::ProfileSignal;
+using internal::ProfileWatch;
 using internal::SampleHeader;
 using internal::Sampler;
 using internal::SamplingThreads;
@@ -37,8 +39,12 @@ namespace {
 
 constexpr uint32_t kMaxFrequencyHz = 10'000;
 constexpr std::chrono::milliseconds kMaxScanPeriod{1000};
-// In a program whose threads stay the same; see scan_period.
+// How much later the background thread looks in a program whose threads stay
+// the same; and how much later where handlers look that often, but for samples
+// that wait to be written.
 constexpr int kCalmPeriods = 4;
+constexpr int kWatchedPeriods = 20;
+constexpr std::chrono::milliseconds kMaxWatchedPeriod{1000};
 
 absl::Status CheckOptions(const CpuProfilerOptions& options) {
   if (options.frequency_hz < 1 || options.frequency_hz > kMaxFrequencyHz) {
@@ -67,17 +73,21 @@ class [[gnu::visibility("hidden")]] CpuProfiler::Impl {
   Impl(const CpuProfilerOptions& options, std::unique_ptr<ProfileBuffer> buffer,
        OwnedTraceWriter writer)
       : scan_period_(options.scan_period),
-        data_words_(options.data_words),
         fork_generation_(ForkGuard::Generation()),
         buffer_(std::move(buffer)),
         writer_(std::move(writer)),
         threads_(options.frequency_hz),
-        sampler_(std::make_unique<Sampler>(buffer_.get(), getpid())),
+        // A record takes one tag, and more than 4 words.
+        watch_(std::make_unique<ProfileWatch>(
+            CalmPeriod(), std::min(options.data_words / 4, options.tags))),
+        sampler_(
+            std::make_unique<Sampler>(buffer_.get(), watch_.get(), getpid())),
         drain_(writer_.get(), getpid()) {}
 
   ~Impl() {
     if (!in_use_) return;
     internal::Abandon(sampler_.release());
+    internal::Abandon(watch_.release());
     internal::Abandon(buffer_.release());
   }
 
@@ -92,17 +102,19 @@ class [[gnu::visibility("hidden")]] CpuProfiler::Impl {
 
  private:
   void Run();
-  // How many words there were.
-  size_t WriteRecords();
+  std::chrono::milliseconds CalmPeriod() const {
+    return kCalmPeriods * scan_period_;
+  }
+  void WriteRecords();
   void WriteContention();
 
   const std::chrono::milliseconds scan_period_;
-  const size_t data_words_;
   const uint32_t fork_generation_;
 
   std::unique_ptr<ProfileBuffer> buffer_;
   OwnedTraceWriter writer_;
   SamplingThreads threads_;
+  std::unique_ptr<ProfileWatch> watch_;
   std::unique_ptr<Sampler> sampler_;
 
   // Of the background thread.
@@ -112,12 +124,10 @@ class [[gnu::visibility("hidden")]] CpuProfiler::Impl {
   std::mutex stop_mutex_;  // one Stop at a time
   // Guarded by stop_mutex_.
   bool stopped_ = false;
-  // A handler that never came back has buffer_ and sampler_.
+  // A handler that never came back has buffer_, watch_ and sampler_.
   bool in_use_ = false;
 
-  std::mutex mutex_;
-  std::condition_variable ending_changed_;
-  bool ending_ = false;  // guarded by mutex_
+  std::atomic<bool> ending_{false};
   os::BackgroundThread thread_;
 };
 
@@ -146,11 +156,8 @@ void CpuProfiler::Impl::Stop() {
   in_use_ = !ProfileSignal::ClearSampler();
   ProfileSignal::Uninstall();
   buffer_->Close();
-  {
-    const std::lock_guard<std::mutex> ending_lock(mutex_);
-    ending_ = true;
-  }
-  ending_changed_.notify_all();
+  ending_.store(true, std::memory_order_release);
+  watch_->Wake();
   thread_.Join();
   writer_ = nullptr;
   ProfileSignal::ReleaseClaim();
@@ -158,34 +165,39 @@ void CpuProfiler::Impl::Stop() {
 
 // Not woken by each sample: that would cost more than the sample. What wake-ups
 // cost is most of what there is to save, hence fewer of them while little
-// happens.
+// happens, and ever fewer where handlers look for threads.
 void CpuProfiler::Impl::Run() {
   threads_.ExcludeThisThread();
+  const std::chrono::milliseconds watched_period =
+      std::max(std::min(kWatchedPeriods * scan_period_, kMaxWatchedPeriod),
+               CalmPeriod());
   std::chrono::milliseconds period = scan_period_;
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (!ending_changed_.wait_for(lock, period, [this] { return ending_; })) {
-    lock.unlock();
+  uint64_t looks = 0;
+  for (;;) {
+    watch_->Wait(period);
+    if (ending_.load(std::memory_order_acquire)) break;
     // Threads that are not found for lack of memory are looked for again.
     const bool changed = internal::Contain([this] { return threads_.Scan(); },
                                            [] { return true; });
-    const size_t words = WriteRecords();
+    watch_->ExpectThreads(threads_.num_listed());
+    WriteRecords();
     WriteContention();
-    const bool calm = !changed && words < data_words_ / (4 * kCalmPeriods);
+    const uint64_t before = std::exchange(looks, watch_->looks());
+    // Nearly as often as this thread would have.
+    const bool watched = 2 * (looks - before) * CalmPeriod() >= period;
     period =
-        calm ? std::min(2 * period, kCalmPeriods * scan_period_) : scan_period_;
-    lock.lock();
+        changed ? scan_period_
+                : std::min(2 * period, watched ? watched_period : CalmPeriod());
   }
-  lock.unlock();
   WriteRecords();
   WriteContention();
 }
 
-size_t CpuProfiler::Impl::WriteRecords() {
-  for (size_t words = 0;;) {
+void CpuProfiler::Impl::WriteRecords() {
+  for (;;) {
     const ProfileRecords records = buffer_->Read(ProfileReadMode::kNonBlocking);
-    if (records.outcome != ProfileReadOutcome::kRecords) return words;
+    if (records.outcome != ProfileReadOutcome::kRecords) return;
     drain_.Write(records);
-    words += records.data_words;
   }
 }
 

@@ -13,7 +13,7 @@
 namespace tracering::internal {
 namespace {
 
-constexpr size_t kRecordWords = 2 + SampleHeader::kWords;
+constexpr size_t kRecordWords = SampleHeader::kRecordWords;
 constexpr uint64_t kCallstackIid = 1;
 
 // Where the frame of a label belongs.

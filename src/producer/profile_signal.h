@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "src/producer/profile_watch.h"
 #include "src/producer/stack_walk.h"
 #include "tracering/profile_buffer.h"
 
@@ -27,6 +28,8 @@ namespace tracering::internal {
 // sample from a record of dropped ones.
 struct SampleHeader {
   static constexpr size_t kWords = 2;
+  // Of a record before its stack: size, time, and this.
+  static constexpr size_t kRecordWords = 2 + kWords;
   static constexpr uint64_t kTruncated = uint64_t{1} << 32;
 
   uint32_t thread_id = 0;
@@ -51,7 +54,8 @@ struct SampleHeader {
 // Turns signals of all threads into records, one at a time.
 class Sampler {
  public:
-  Sampler(ProfileBuffer* buffer, pid_t pid) : buffer_(*buffer), walker_(pid) {}
+  Sampler(ProfileBuffer* buffer, ProfileWatch* watch, pid_t pid)
+      : buffer_(*buffer), watch_(*watch), walker_(pid) {}
 
   void Take(const siginfo_t& info, const void* context) noexcept;
 
@@ -72,6 +76,7 @@ class Sampler {
   void TakeAlone(const siginfo_t& info, const void* context) noexcept;
 
   ProfileBuffer& buffer_;
+  ProfileWatch& watch_;
   std::atomic<bool> busy_{false};
   // Of whoever has made busy_ true.
   StackWalker walker_;

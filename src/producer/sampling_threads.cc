@@ -134,6 +134,11 @@ SamplingThreads::Counts SamplingThreads::counts() const {
   return {timers_.size(), unsampled_, process_timer_};
 }
 
+uint64_t SamplingThreads::num_listed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return process_timer_ ? 0 : listed_.size();
+}
+
 void SamplingThreads::NoteThread() {
   if (!wants_newcomers.load(std::memory_order_relaxed)) return;
   const uint64_t index =

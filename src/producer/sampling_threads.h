@@ -47,6 +47,9 @@ class SamplingThreads {
   // Deletes all timers. Signals may be pending still; no new one comes.
   void Stop();
   Counts counts() const;
+  // Threads that the last scan has come upon, with a timer or without; 0 if
+  // there is none for each thread.
+  uint64_t num_listed() const;
 
   // The calling thread traces for the first time: where it ends before a scan
   // finds it, it is known that there was one.
