@@ -15,7 +15,8 @@ namespace tracering {
 struct BufferConfig {
   // What producers ask for: 1 to 255 bytes, unique, not kMetadataBufferName.
   std::string name;
-  // Bytes, allocated at once: from kMinBufferSize to kMaxBufferSize.
+  // Bytes, from kMinBufferSize to kMaxBufferSize. Address space is taken at
+  // once, memory as the buffer fills for the first time.
   size_t size = 0;
   FillPolicy policy = FillPolicy::kRing;
 };

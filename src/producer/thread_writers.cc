@@ -203,7 +203,12 @@ TraceWriter& ThreadWriters::Nowhere() {
 
 TraceWriter& ThreadWriters::SharedNowhere() {
   return os::GetOrMake(&shared_nowhere,
-                       [] { return std::make_unique<ManagedWriter>(); })
+                       [] {
+                         auto writer = std::make_unique<ManagedWriter>();
+                         // Threads that use it at once change nothing in it.
+                         writer->Release();
+                         return writer;
+                       })
       .writer();
 }
 

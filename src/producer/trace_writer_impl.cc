@@ -143,6 +143,7 @@ void TraceWriterImpl::EndPacket() {
 }
 
 void TraceWriterImpl::EndBatch() {
+  if (state() == PacketState::kReleased) return;
   // While a packet is open, its end publishes.
   if (--batch_depth_ == 0) PublishPending();
 }

@@ -82,7 +82,9 @@ class alignas(64) TraceWriterImpl final : public TraceWriter {
   FragmentRange Append(FragmentRange range, const uint8_t* data,
                        size_t size) noexcept;
 
-  void BeginBatch() { ++batch_depth_; }
+  void BeginBatch() {
+    if (state() != PacketState::kReleased) ++batch_depth_;
+  }
   void EndBatch();
   bool in_batch() const { return batch_depth_ != 0; }
 

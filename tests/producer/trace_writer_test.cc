@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
+#include "src/producer/thread_writers.h"
 #include "tests/producer/writer_harness.h"
 
 namespace tracering::test {
@@ -375,6 +379,26 @@ TEST(TraceWriterTest, DiscardOfADroppedPacketIsNoLoss) {
   EXPECT_EQ(writer->ReadStats().attempted, 0u);
   EXPECT_EQ(writer->ReadStats().discarded, 1u);
   EXPECT_FALSE(writer->Release().owes_loss);
+}
+
+TEST(TraceWriterTest, WriterIntoNothingMayBeSharedByThreads) {
+  TraceWriter& nowhere = internal::ThreadWriters::SharedNowhere();
+  std::atomic<int> started{0};
+  const auto trace = [&] {
+    ++started;
+    while (started < 2) std::this_thread::yield();
+    for (int i = 0; i < 10'000; ++i) {
+      const WriterBatch batch = nowhere.Batch();
+      Packet packet = nowhere.NewPacket();
+      AppendSized(packet, 10, 'a');
+    }
+  };
+  std::thread other(trace);
+  trace();
+  other.join();
+  const auto& writer = static_cast<const internal::TraceWriterImpl&>(nowhere);
+  EXPECT_FALSE(writer.in_use());
+  EXPECT_EQ(writer.ReadStats().attempted, 0u);
 }
 
 // --- Nesting ---
