@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -22,16 +21,13 @@
 #include <utility>
 
 #include "benchmarks/floor.h"
-#include "src/common/os/process.h"
 #include "src/producer/profile_signal.h"
-#include "src/producer/profile_watch.h"
 #include "src/producer/stack_bounds.h"
 #include "tracering/profile_buffer.h"
 
 namespace tracering {
 namespace {
 
-using internal::ProfileWatch;
 using internal::SampleHeader;
 using internal::Sampler;
 
@@ -123,10 +119,7 @@ __attribute__((noinline)) void AtDepth(size_t depth, void (*body)(void*),
 
 void TimeHandler(benchmark::State& state) {
   const auto buffer = NewBuffer();
-  // As often as in a program at 100 Hz.
-  ProfileWatch watch(std::chrono::milliseconds(200), SIZE_MAX);
-  watch.ExpectThreads(os::NumThreads());
-  Sampler sampler(buffer.get(), &watch, getpid());
+  Sampler sampler(buffer.get(), getpid());
   siginfo_t info{};
   info.si_code = SI_TIMER;
   info.si_value.sival_int = 1;

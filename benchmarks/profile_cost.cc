@@ -218,7 +218,7 @@ int main(int argc, char** argv) {
   tracering::PinThread(1);
 
   // It knows the symbols then, and wakes up as rarely as it will.
-  for (int i = 0; i < 200; ++i) Work(kRounds);
+  for (int i = 0; i < 400; ++i) Work(kRounds);
   const uint64_t samples = profiler->stats().samples;
   const int64_t process = NowNs(CLOCK_PROCESS_CPUTIME_ID);
   const int64_t thread = NowNs(CLOCK_THREAD_CPUTIME_ID);

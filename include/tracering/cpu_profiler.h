@@ -41,9 +41,8 @@ struct CpuProfilerOptions {
   size_t data_words = size_t{1} << 17;
   size_t tags = size_t{1} << 14;
   // How often samples are written and new threads are looked for, from 1 ms to
-  // 1 s. In a program whose threads stay the same, threads are looked for after
-  // up to 4 times as long, and samples written after up to 20 times (at most
-  // 1 s, if that is longer than 4 times).
+  // 1 s. In a program whose threads stay the same, up to 4 times as long; where
+  // they have for 100 periods (5 s), up to 20 times, but no more than a second.
   std::chrono::milliseconds scan_period{50};
 };
 

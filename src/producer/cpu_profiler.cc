@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <condition_variable>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "src/common/os/background_thread.h"
@@ -18,8 +19,8 @@
 #include "src/producer/producer_options.h"
 #include "src/producer/profile_drain.h"
 #include "src/producer/profile_signal.h"
-#include "src/producer/profile_watch.h"
 #include "src/producer/sampling_threads.h"
+#include "src/producer/scan_schedule.h"
 #include "src/producer/stack_bounds.h"
 #include "tracering/clock.h"
 #include "tracering/profile_buffer.h"
@@ -30,21 +31,19 @@ namespace tracering {
 using internal::ForkGuard;
 using internal::ProfileDrain;
 using internal::ProfileSignal;
-using internal::ProfileWatch;
 using internal::SampleHeader;
 using internal::Sampler;
 using internal::SamplingThreads;
+using internal::ScanSchedule;
 
 namespace {
 
 constexpr uint32_t kMaxFrequencyHz = 10'000;
 constexpr std::chrono::milliseconds kMaxScanPeriod{1000};
-// How much later the background thread looks in a program whose threads stay
-// the same; and how much later where handlers look that often, but for samples
-// that wait to be written.
-constexpr int kCalmPeriods = 4;
-constexpr int kWatchedPeriods = 20;
-constexpr std::chrono::milliseconds kMaxWatchedPeriod{1000};
+// Of the profile buffer: that much to be written is much.
+constexpr size_t kMuch = 16;
+constexpr size_t kMaxRecordWords =
+    SampleHeader::kRecordWords + internal::kMaxStackFrames;
 
 absl::Status CheckOptions(const CpuProfilerOptions& options) {
   if (options.frequency_hz < 1 || options.frequency_hz > kMaxFrequencyHz) {
@@ -72,22 +71,20 @@ class [[gnu::visibility("hidden")]] CpuProfiler::Impl {
  public:
   Impl(const CpuProfilerOptions& options, std::unique_ptr<ProfileBuffer> buffer,
        OwnedTraceWriter writer)
-      : scan_period_(options.scan_period),
+      : much_words_(options.data_words / kMuch),
         fork_generation_(ForkGuard::Generation()),
         buffer_(std::move(buffer)),
         writer_(std::move(writer)),
         threads_(options.frequency_hz),
-        // A record takes one tag, and more than 4 words.
-        watch_(std::make_unique<ProfileWatch>(
-            CalmPeriod(), std::min(options.data_words / 4, options.tags))),
-        sampler_(
-            std::make_unique<Sampler>(buffer_.get(), watch_.get(), getpid())),
-        drain_(writer_.get(), getpid()) {}
+        sampler_(std::make_unique<Sampler>(buffer_.get(), getpid())),
+        drain_(writer_.get(), getpid()),
+        schedule_(
+            options.scan_period, options.frequency_hz,
+            std::min(options.data_words / kMaxRecordWords, options.tags) / 2) {}
 
   ~Impl() {
     if (!in_use_) return;
     internal::Abandon(sampler_.release());
-    internal::Abandon(watch_.release());
     internal::Abandon(buffer_.release());
   }
 
@@ -102,32 +99,34 @@ class [[gnu::visibility("hidden")]] CpuProfiler::Impl {
 
  private:
   void Run();
-  std::chrono::milliseconds CalmPeriod() const {
-    return kCalmPeriods * scan_period_;
-  }
-  void WriteRecords();
+  // How many words there were.
+  size_t WriteRecords();
   void WriteContention();
+  // How many threads there are to be sampled at once.
+  uint64_t Busiest() const;
 
-  const std::chrono::milliseconds scan_period_;
+  const size_t much_words_;
   const uint32_t fork_generation_;
 
   std::unique_ptr<ProfileBuffer> buffer_;
   OwnedTraceWriter writer_;
   SamplingThreads threads_;
-  std::unique_ptr<ProfileWatch> watch_;
   std::unique_ptr<Sampler> sampler_;
 
   // Of the background thread.
   ProfileDrain drain_;
+  ScanSchedule schedule_;
   uint64_t contentions_written_ = 0;
 
   std::mutex stop_mutex_;  // one Stop at a time
   // Guarded by stop_mutex_.
   bool stopped_ = false;
-  // A handler that never came back has buffer_, watch_ and sampler_.
+  // A handler that never came back has buffer_ and sampler_.
   bool in_use_ = false;
 
-  std::atomic<bool> ending_{false};
+  std::mutex mutex_;
+  std::condition_variable ending_changed_;
+  bool ending_ = false;  // guarded by mutex_
   os::BackgroundThread thread_;
 };
 
@@ -156,48 +155,54 @@ void CpuProfiler::Impl::Stop() {
   in_use_ = !ProfileSignal::ClearSampler();
   ProfileSignal::Uninstall();
   buffer_->Close();
-  ending_.store(true, std::memory_order_release);
-  watch_->Wake();
+  {
+    const std::lock_guard<std::mutex> ending_lock(mutex_);
+    ending_ = true;
+  }
+  ending_changed_.notify_all();
   thread_.Join();
   writer_ = nullptr;
   ProfileSignal::ReleaseClaim();
 }
 
-// Not woken by each sample: that would cost more than the sample. What wake-ups
-// cost is most of what there is to save, hence fewer of them while little
-// happens, and ever fewer where handlers look for threads.
+// Not woken by each sample: that would cost more than the sample. Nor do
+// handlers look for anything on its behalf: no system call is one that any
+// thread may make at any moment.
 void CpuProfiler::Impl::Run() {
   threads_.ExcludeThisThread();
-  const std::chrono::milliseconds watched_period =
-      std::max(std::min(kWatchedPeriods * scan_period_, kMaxWatchedPeriod),
-               CalmPeriod());
-  std::chrono::milliseconds period = scan_period_;
-  uint64_t looks = 0;
-  for (;;) {
-    watch_->Wait(period);
-    if (ending_.load(std::memory_order_acquire)) break;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!ending_changed_.wait_for(lock, schedule_.next(),
+                                   [this] { return ending_; })) {
+    lock.unlock();
     // Threads that are not found for lack of memory are looked for again.
     const bool changed = internal::Contain([this] { return threads_.Scan(); },
                                            [] { return true; });
-    watch_->ExpectThreads(threads_.num_listed());
-    WriteRecords();
+    const size_t words = WriteRecords();
     WriteContention();
-    const uint64_t before = std::exchange(looks, watch_->looks());
-    // Nearly as often as this thread would have.
-    const bool watched = 2 * (looks - before) * CalmPeriod() >= period;
-    period =
-        changed ? scan_period_
-                : std::min(2 * period, watched ? watched_period : CalmPeriod());
+    if (changed || words >= much_words_) {
+      schedule_.OnChange();
+    } else {
+      schedule_.OnCalm(Busiest());
+    }
+    lock.lock();
   }
+  lock.unlock();
   WriteRecords();
   WriteContention();
 }
 
-void CpuProfiler::Impl::WriteRecords() {
-  for (;;) {
+uint64_t CpuProfiler::Impl::Busiest() const {
+  const uint64_t cpus = std::thread::hardware_concurrency();
+  const SamplingThreads::Counts counts = threads_.counts();
+  return counts.process_timer ? cpus : std::min(counts.threads, cpus);
+}
+
+size_t CpuProfiler::Impl::WriteRecords() {
+  for (size_t words = 0;;) {
     const ProfileRecords records = buffer_->Read(ProfileReadMode::kNonBlocking);
-    if (records.outcome != ProfileReadOutcome::kRecords) return;
+    if (records.outcome != ProfileReadOutcome::kRecords) return words;
     drain_.Write(records);
+    words += records.data_words;
   }
 }
 

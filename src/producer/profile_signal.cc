@@ -97,7 +97,6 @@ void Sampler::TakeAlone(const siginfo_t& info, const void* context) noexcept {
   }
   Increment(&samples_);
   if (trace_.truncated) Increment(&truncated_);
-  watch_.Recorded(time, SampleHeader::kRecordWords + trace_.size);
 }
 
 bool ProfileSignal::TryClaim() {

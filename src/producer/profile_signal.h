@@ -18,7 +18,6 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "src/producer/profile_watch.h"
 #include "src/producer/stack_walk.h"
 #include "tracering/profile_buffer.h"
 
@@ -54,8 +53,7 @@ struct SampleHeader {
 // Turns signals of all threads into records, one at a time.
 class Sampler {
  public:
-  Sampler(ProfileBuffer* buffer, ProfileWatch* watch, pid_t pid)
-      : buffer_(*buffer), watch_(*watch), walker_(pid) {}
+  Sampler(ProfileBuffer* buffer, pid_t pid) : buffer_(*buffer), walker_(pid) {}
 
   void Take(const siginfo_t& info, const void* context) noexcept;
 
@@ -76,7 +74,6 @@ class Sampler {
   void TakeAlone(const siginfo_t& info, const void* context) noexcept;
 
   ProfileBuffer& buffer_;
-  ProfileWatch& watch_;
   std::atomic<bool> busy_{false};
   // Of whoever has made busy_ true.
   StackWalker walker_;

@@ -134,11 +134,6 @@ SamplingThreads::Counts SamplingThreads::counts() const {
   return {timers_.size(), unsampled_, process_timer_};
 }
 
-uint64_t SamplingThreads::num_listed() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return process_timer_ ? 0 : listed_.size();
-}
-
 void SamplingThreads::NoteThread() {
   if (!wants_newcomers.load(std::memory_order_relaxed)) return;
   const uint64_t index =
@@ -205,7 +200,8 @@ void SamplingThreads::AddThread(pid_t tid) {
     timers_.erase(known);
   }
   const auto refused = refused_.find(tid);
-  if (refused != refused_.end() && scan_ < refused->second.next_try) {
+  if (refused != refused_.end() &&
+      os::MonotonicNs() < refused->second.next_try_ns) {
     refused->second.last_scan = scan_;
     return;
   }
@@ -237,13 +233,14 @@ void SamplingThreads::AddThread(pid_t tid) {
 // later scan asks again, ever less often, as some threads block it for good.
 // Counted once.
 void SamplingThreads::Refuse(pid_t tid) {
-  constexpr uint64_t kMaxPause = 16;
+  constexpr int64_t kMinPauseNs = 50'000'000;
+  constexpr int64_t kMaxPauseNs = 64 * kMinPauseNs;
   const auto [refused, is_new] = refused_.emplace(tid, Refusal{0, 0, 0});
   if (is_new) ++unsampled_;
   Refusal& refusal = refused->second;
-  refusal.pause = std::min(2 * refusal.pause + 1, kMaxPause);
+  refusal.pause_ns = std::clamp(2 * refusal.pause_ns, kMinPauseNs, kMaxPauseNs);
   refusal.last_scan = scan_;
-  refusal.next_try = scan_ + refusal.pause;
+  refusal.next_try_ns = os::MonotonicNs() + refusal.pause_ns;
 }
 
 // Whether there were any.

@@ -47,9 +47,6 @@ class SamplingThreads {
   // Deletes all timers. Signals may be pending still; no new one comes.
   void Stop();
   Counts counts() const;
-  // Threads that the last scan has come upon, with a timer or without; 0 if
-  // there is none for each thread.
-  uint64_t num_listed() const;
 
   // The calling thread traces for the first time: where it ends before a scan
   // finds it, it is known that there was one.
@@ -62,8 +59,8 @@ class SamplingThreads {
   };
   struct Refusal {
     uint64_t last_scan;
-    uint64_t next_try;  // the scan that asks again
-    uint64_t pause;     // until then, in scans
+    int64_t next_try_ns;  // when a scan asks again
+    int64_t pause_ns;     // until then
   };
 
   // With mutex_ held.

@@ -7,13 +7,11 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 
-#include "src/common/os/errno_saver.h"
 #include "src/common/os/unique_fd.h"
 
 namespace tracering::os {
@@ -42,15 +40,6 @@ std::string CurrentThreadName() {
 
 pid_t CurrentThreadId() noexcept {
   return static_cast<pid_t>(syscall(SYS_gettid));
-}
-
-uint64_t NumThreads() noexcept {
-  // A directory has two links of its own, and one from each below it.
-  constexpr nlink_t kOwnLinks = 2;
-  const ErrnoSaver saver;
-  struct stat info {};
-  if (stat("/proc/self/task", &info) != 0) return 0;
-  return info.st_nlink > kOwnLinks ? info.st_nlink - kOwnLinks : 0;
 }
 
 std::string ResolveSocketPath(std::string_view configured) {

@@ -8,7 +8,6 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -23,9 +22,6 @@ std::string CurrentThreadName();
 // The kernel's id of the calling thread. Not cached, so that it is right in a
 // forked child. Async-signal-safe.
 pid_t CurrentThreadId() noexcept;
-
-// Threads of this process; 0 where that cannot be told. Async-signal-safe.
-uint64_t NumThreads() noexcept;
 
 // `configured` unless it is empty, else $TRACERING_SOCKET, else
 // $XDG_RUNTIME_DIR/tracering.sock, else /tmp/tracering-<uid>.sock. The

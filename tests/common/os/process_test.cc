@@ -58,12 +58,6 @@ TEST(ProcessTest, ThreadNameAndIdAreThoseOfTheCallingThread) {
   EXPECT_NE(CurrentThreadName(), "fifteen bytes..");
 }
 
-TEST(ProcessTest, ThreadsAreCounted) {
-  const uint64_t before = NumThreads();
-  ASSERT_GE(before, 1u);
-  std::thread([before] { EXPECT_EQ(NumThreads(), before + 1); }).join();
-}
-
 TEST(ProcessTest, ThreadIdIsRightInAForkedChild) {
   test::ChildProcess child = test::ChildProcess::Fork(
       [] { return CurrentThreadId() == getpid() ? 0 : 1; });
