@@ -118,7 +118,7 @@ void CommandLine::NoValue() const {
 }
 
 std::vector<std::string> CommandLine::Rest() const {
-  if (end_ == arguments_.size()) return {};
+  if (!HasRest()) return {};
   return {arguments_.begin() + static_cast<std::ptrdiff_t>(end_) + 1,
           arguments_.end()};
 }
@@ -214,16 +214,20 @@ std::string OutputProblem(const std::string& path_name) {
   std::error_code error;
   const std::filesystem::file_type type =
       std::filesystem::symlink_status(path, error).type();
-  if (!path.has_filename() || std::filesystem::is_directory(path, error)) {
+  std::error_code ignored;
+  if (!path.has_filename() || std::filesystem::is_directory(path, ignored)) {
     return "it is a directory, not a file";
+  }
+  if (type == std::filesystem::file_type::none) {
+    return fmt::format("cannot look at it: {}", error.message());
   }
   if (type != std::filesystem::file_type::not_found &&
       type != std::filesystem::file_type::regular) {
     return "it exists and is not a regular file";
   }
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
-    return fmt::format("cannot create files in '{}'",
-                       Printable(directory.string()));
+    return fmt::format("cannot create files in '{}': {}",
+                       Printable(directory.string()), std::strerror(errno));
   }
   return "";
 }

@@ -41,7 +41,8 @@ class CommandLine {
   const std::string& Value();
   // The present option takes none.
   void NoValue() const;
-  // What follows "--".
+  // Whether there is a "--", and what follows it.
+  bool HasRest() const { return end_ != arguments_.size(); }
   std::vector<std::string> Rest() const;
 
   // The value as a number from `min` to `max`, one of bytes ("64K", "1.5G") or

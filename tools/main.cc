@@ -25,7 +25,8 @@ Records what instrumented programs trace, and looks at it.
   stat     show what a running service takes from whom
   ring     look into the ring of a program that died, and save what is in it
 
-'tracering COMMAND --help' tells more. Traces are opened with
+'tracering COMMAND --help' tells more, 'tracering --version' which one this is.
+Traces are opened with
 https://ui.perfetto.dev or with trace_processor.
 )";
 

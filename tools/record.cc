@@ -90,6 +90,7 @@ class Recording {
   bool StartCommand();
   // Waits until it is time to save.
   End Record();
+  bool StreamHasFailed();
   void TakeSnapshot();
   // On any thread of the consumer.
   void OnTrigger(const TriggerEvent& event);
@@ -121,6 +122,7 @@ class Recording {
   std::unique_ptr<Consumer> consumer_;         // calls back to what is above
   std::optional<Command> command_;
   int failure_ = kExitFailure;
+  bool told_of_stream_ = false;
   int snapshots_ = 0;
   int forwarded_ = 0;  // the signal that ended it, if the command needs it
 };
@@ -229,14 +231,21 @@ Recording::End Recording::Record() {
     if (options_.duration.has_value() && now - start >= *options_.duration) {
       return End::kDuration;
     }
-    if (options_.stream.has_value() && !consumer_->stream_status().ok()) {
-      return End::kStream;
-    }
+    if (StreamHasFailed() && !command_.has_value()) return End::kStream;
     if (now >= next_line && status_.on_terminal() && !options_.quiet) {
       status_.Show(progress.Describe(consumer_->stats()));
       next_line = now + 2 * kTick;
     }
   }
+}
+
+// Tells it the first time: a program that runs goes on, maybe for long.
+bool Recording::StreamHasFailed() {
+  if (!options_.stream.has_value()) return false;
+  const absl::Status status = consumer_->stream_status();
+  if (status.ok()) return false;
+  if (!std::exchange(told_of_stream_, true)) Complain(status);
+  return true;
 }
 
 void Recording::TakeSnapshot() {
@@ -305,6 +314,10 @@ bool Recording::Save() {
                     Printable(producer.name), producer.pid));
   }
   consumer_->Stop();
+  if (!due_.empty()) {
+    Say(fmt::format("snapshots that were not due yet: {}; all is in {}",
+                    due_.size(), Printable(options_.output)));
+  }
   absl::StatusOr<TraceFileInfo> info;
   if (options_.stream.has_value()) {
     info = consumer_->StopStreaming();
@@ -315,7 +328,7 @@ bool Recording::Save() {
   }
   status_.Clear();
   if (!info.ok()) {
-    Complain(info.status());
+    if (!told_of_stream_) Complain(info.status());
     return false;
   }
   Say(DescribeFile(*info));

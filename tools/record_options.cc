@@ -184,6 +184,9 @@ RecordOptions ParseRecordOptions(std::vector<std::string> arguments) {
     }
   }
   options.command = line.Rest();
+  if (line.HasRest() && options.command.empty()) {
+    line.Fail("there is no COMMAND behind '--'");
+  }
   if (options.stream.has_value()) {
     options.stream->compress = options.compress;
     if (!options.triggers.empty()) {

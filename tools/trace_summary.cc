@@ -315,8 +315,6 @@ void TraceSummary::AddSample(const Packet& packet) {
 void TraceSummary::AddStats(std::string_view stats) {
   has_stats_ = true;
   lost_ = Lost();
-  // The last one is for descriptors, of which newer ones replace older ones as
-  // a matter of course.
   std::vector<std::string_view> buffers;
   Field field;
   while (ReadField(&stats, &field)) {
@@ -326,14 +324,21 @@ void TraceSummary::AddStats(std::string_view stats) {
       lost_.invalid = field.value;
     }
   }
-  for (size_t i = 0; i + 1 < buffers.size(); ++i) AddBufferStats(buffers[i]);
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    AddBufferStats(buffers[i], i + 1 == buffers.size());
+  }
 }
 
-void TraceSummary::AddBufferStats(std::string_view stats) {
+// The last one is for descriptors, of which newer ones replace older ones as a
+// matter of course; what has no buffer of its own to be counted in is there,
+// too.
+void TraceSummary::AddBufferStats(std::string_view stats, bool is_last) {
   Field field;
   while (ReadField(&stats, &field)) {
     if (field.number == buffer_stats::kTraceWriterPacketLoss) {
       lost_.packets += field.value;
+    } else if (is_last) {
+      continue;
     } else if (field.number == buffer_stats::kChunksDiscarded) {
       lost_.refused += field.value;
     } else if (field.number == buffer_stats::kChunksOverwritten) {

@@ -88,7 +88,7 @@ class TraceSummary {
   void AddEvent(const Packet& packet);
   void AddSample(const Packet& packet);
   void AddStats(std::string_view stats);
-  void AddBufferStats(std::string_view stats);
+  void AddBufferStats(std::string_view stats, bool is_last);
   // Null beyond the limit.
   Track* FindOrAddTrack(uint64_t uuid);
   SliceTimes* FindOrAddName(std::string_view name);

@@ -76,6 +76,8 @@ class Observer {
       return absl::InternalError(control::CodecRule(outcome));
     }
     const os::SendResult sent = os::SendMessage(socket_.get(), bytes);
+    // It has hung up, but may have said before why.
+    if (sent.error == EPIPE) return Hear();
     if (sent.outcome != os::SendOutcome::kSent) {
       return absl::UnavailableError(fmt::format(
           "asking the service at '{}': {}", path_, std::strerror(sent.error)));

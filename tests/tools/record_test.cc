@@ -157,6 +157,7 @@ TEST_F(RecordTest, TriggersSaveSnapshotsAfterTheirGrace) {
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("'unasked', which is not asked for"));
   EXPECT_THAT(result.errors, HasSubstr("'never': snapshot in 60 min"));
+  EXPECT_THAT(result.errors, HasSubstr("not due yet: 1; all is in"));
   EXPECT_EQ(CountPackets(output()), 3u);
   EXPECT_FALSE(fs::exists(Path("out-3.pftrace")));
 }
@@ -238,7 +239,7 @@ TEST_F(RecordTest, KilledRecorderLeavesAStreamThatCanBeRead) {
   }
 }
 
-TEST_F(RecordTest, StreamThatFailsEndsTheRecording) {
+TEST_F(RecordTest, CommandRunsOnWhenTheStreamFails) {
   // A file that may grow to no more than a few kilobytes.
   ChildProcess child = ChildProcess::Spawn(
       {"/bin/sh", "-c",
@@ -247,8 +248,11 @@ TEST_F(RecordTest, StreamThatFailsEndsTheRecording) {
            " -- sh -c 'ulimit -S -f unlimited; exec " +
            TRACERING_PRODUCER_CHILD + " stalling'"});
   const ToolResult result = Finish(child);
-  EXPECT_NE(result.status, 0);
-  EXPECT_THAT(result.errors, HasSubstr("cannot write"));
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.output, HasSubstr("attempted="));
+  const size_t told = result.errors.find("cannot write");
+  EXPECT_NE(told, std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find("cannot write", told + 1), std::string::npos);
   EXPECT_THAT(ReadTraceFile(output()).complaints, IsEmpty());
 }
 
@@ -290,7 +294,10 @@ TEST_F(RecordTest, WrongArgumentsAreNamed) {
   expect({"--compress=9"}, "--compress takes no value");
   expect({"--verbose"}, "unknown option '--verbose'");
   expect({"ls"}, "'ls'; a command comes after '--'");
-  expect({"-o", "/nowhere/out"}, "cannot create files in '/nowhere'");
+  expect({"--"}, "there is no COMMAND behind '--'");
+  expect({"-o", "/nowhere/out"},
+         "cannot create files in '/nowhere': No such file");
+  expect({"-o", std::string(300, 'x')}, "cannot look at it: File name too");
   expect({"-o", directory_.path()}, "is a directory");
   WriteFile(Path("file"), "");
   fs::create_symlink(Path("file"), Path("link"));
