@@ -29,15 +29,16 @@ using testing::IsEmpty;
 
 constexpr LossMask kOverwrittenMark = MarkOf(LossCause::kOverwritten);
 
-struct Packet {
+struct StoredPacket {
   SequenceIndex sequence = 0;
   std::string bytes;
   LossMask loss = 0;
 
-  friend bool operator==(const Packet& a, const Packet& b) {
+  friend bool operator==(const StoredPacket& a, const StoredPacket& b) {
     return a.sequence == b.sequence && a.bytes == b.bytes && a.loss == b.loss;
   }
-  friend std::ostream& operator<<(std::ostream& out, const Packet& packet) {
+  friend std::ostream& operator<<(std::ostream& out,
+                                  const StoredPacket& packet) {
     return out << packet.sequence << ":\"" << packet.bytes.substr(0, 20)
                << "\" loss " << packet.loss;
   }
@@ -51,7 +52,7 @@ std::unique_ptr<TargetBuffer> MakeBuffer(uint64_t size, FillPolicy policy) {
 
 // Appends the packets of `slice`, with the marks that `progress` gives them.
 void Unpack(const RecordSlice& slice, SequenceProgress* progress,
-            std::vector<Packet>* out) {
+            std::vector<StoredPacket>* out) {
   RecordView record;
   for (RecordSlice::Reader reader(slice); reader.Next(&record);) {
     const SequenceIndex sequence = record.header.sequence;
@@ -68,10 +69,10 @@ void Unpack(const RecordSlice& slice, SequenceProgress* progress,
 }
 
 // Reads until `cursor` has nothing more.
-std::vector<Packet> ReadAll(TargetBuffer* buffer, ReadCursor cursor,
-                            SequenceProgress* progress,
-                            size_t max_bytes = 1000) {
-  std::vector<Packet> packets;
+std::vector<StoredPacket> ReadAll(TargetBuffer* buffer, ReadCursor cursor,
+                                  SequenceProgress* progress,
+                                  size_t max_bytes = 1000) {
+  std::vector<StoredPacket> packets;
   RecordSlice slice;
   while (buffer->CopyRecords(&cursor, max_bytes, &slice)) {
     Unpack(slice, progress, &packets);
@@ -79,7 +80,7 @@ std::vector<Packet> ReadAll(TargetBuffer* buffer, ReadCursor cursor,
   return packets;
 }
 
-std::vector<Packet> Snapshot(TargetBuffer* buffer) {
+std::vector<StoredPacket> Snapshot(TargetBuffer* buffer) {
   SequenceProgress progress;
   return ReadAll(buffer, buffer->BeginSnapshot(), &progress);
 }
@@ -105,10 +106,12 @@ TEST(TargetBufferTest, RunsComeBackInOrder) {
   EXPECT_EQ(result.stored, 3u);
   buffer->Store(OwnedRun(6, {"joined"}, MarkOf(LossCause::kRingFull)).run());
   buffer->Store(OwnedRun(5, {"d"}).run());
-  EXPECT_THAT(Snapshot(buffer.get()),
-              ElementsAre(Packet{5, "a"}, Packet{5, ""}, Packet{5, "ccc"},
-                          Packet{6, "joined", MarkOf(LossCause::kRingFull)},
-                          Packet{5, "d"}));
+  EXPECT_THAT(
+      Snapshot(buffer.get()),
+      ElementsAre(StoredPacket{5, "a"}, StoredPacket{5, ""},
+                  StoredPacket{5, "ccc"},
+                  StoredPacket{6, "joined", MarkOf(LossCause::kRingFull)},
+                  StoredPacket{5, "d"}));
   // Again, since a snapshot consumes nothing.
   EXPECT_EQ(Snapshot(buffer.get()).size(), 5u);
   EXPECT_EQ(buffer->stats().packets_stored, 5u);
@@ -134,9 +137,10 @@ TEST(TargetBufferTest, OldestRecordsAreOverwrittenAndTheGapIsMarked) {
     buffer->Store(
         OwnedRun(1, {std::string(80, static_cast<char>('A' + i))}).run());
   }
-  const std::vector<Packet> packets = Snapshot(buffer.get());
+  const std::vector<StoredPacket> packets = Snapshot(buffer.get());
   ASSERT_EQ(packets.size(), 39u);
-  EXPECT_EQ(packets[0], (Packet{1, std::string(80, 'B'), kOverwrittenMark}));
+  EXPECT_EQ(packets[0],
+            (StoredPacket{1, std::string(80, 'B'), kOverwrittenMark}));
   for (size_t i = 1; i < packets.size(); ++i) {
     EXPECT_EQ(packets[i].loss, 0u) << i;
   }
@@ -151,9 +155,9 @@ TEST(TargetBufferTest, SequenceThatLostNothingIsNotMarked) {
     buffer->Store(OwnedRun(1, {std::string(80, 'x')}).run());
   }
   buffer->Store(OwnedRun(2, {"new"}).run());
-  const std::vector<Packet> packets = Snapshot(buffer.get());
+  const std::vector<StoredPacket> packets = Snapshot(buffer.get());
   EXPECT_EQ(packets.front().loss, kOverwrittenMark);
-  EXPECT_EQ(packets.back(), (Packet{2, "new", 0}));
+  EXPECT_EQ(packets.back(), (StoredPacket{2, "new", 0}));
 }
 
 TEST(TargetBufferTest, PacketLargerThanTheBufferIsRefusedAndEmptiesNothing) {
@@ -169,10 +173,10 @@ TEST(TargetBufferTest, PacketLargerThanTheBufferIsRefusedAndEmptiesNothing) {
     buffer->Store(OwnedRun(1, {"next"}).run());
     // The next packet tells of the refused one, and of what it told.
     EXPECT_THAT(Snapshot(buffer.get()),
-                ElementsAre(Packet{1, "kept"},
-                            Packet{1, "next",
-                                   MarkOf(LossCause::kPacketTooLarge) |
-                                       MarkOf(LossCause::kRingFull)}));
+                ElementsAre(StoredPacket{1, "kept"},
+                            StoredPacket{1, "next",
+                                         MarkOf(LossCause::kPacketTooLarge) |
+                                             MarkOf(LossCause::kRingFull)}));
     EXPECT_EQ(buffer->stats().packets_too_large, 1u);
     EXPECT_EQ(buffer->stats().bytes_too_large, 4073u);
     EXPECT_FALSE(buffer->is_closed());
@@ -184,7 +188,7 @@ TEST(TargetBufferTest, PacketAsLargeAsTheBufferFits) {
     const auto buffer = MakeBuffer(4096, policy);
     const std::string bytes(4096 - 24, 'x');
     EXPECT_EQ(buffer->Store(OwnedRun(1, {bytes}).run()).stored, 1u);
-    EXPECT_THAT(Snapshot(buffer.get()), ElementsAre(Packet{1, bytes}));
+    EXPECT_THAT(Snapshot(buffer.get()), ElementsAre(StoredPacket{1, bytes}));
     EXPECT_EQ(buffer->bytes_used(), 4096u);
   }
 }
@@ -204,7 +208,7 @@ TEST(TargetBufferTest, LargeRunIsCutSoThatOverwritingStaysFineGrained) {
           .stored,
       40u);
   EXPECT_EQ(buffer->Store(OwnedRun(1, run('b')).run()).stored, 40u);
-  const std::vector<Packet> packets = Snapshot(buffer.get());
+  const std::vector<StoredPacket> packets = Snapshot(buffer.get());
   // Seven eighths of the buffer hold whole packets at any time.
   EXPECT_GE(packets.size() * 100, 3400u);
   EXPECT_EQ(packets.back().bytes, run('b').back());
@@ -241,10 +245,10 @@ TEST(TargetBufferTest, DiscardKeepsWhatFitsOfARunAndRefusesAllThatFollows) {
   EXPECT_EQ(result.stored + result.refused, 60u);
   EXPECT_GE(result.stored, 37u);
   EXPECT_TRUE(buffer->is_closed());
-  const std::vector<Packet> kept = Snapshot(buffer.get());
+  const std::vector<StoredPacket> kept = Snapshot(buffer.get());
   ASSERT_EQ(kept.size(), result.stored);
   for (size_t i = 0; i < kept.size(); ++i) {
-    EXPECT_EQ(kept[i], (Packet{1, packets[i], 0}));
+    EXPECT_EQ(kept[i], (StoredPacket{1, packets[i], 0}));
   }
   // A smaller one would fit, and would leave a hole before it.
   ASSERT_LE(buffer->bytes_used() + 24, 4096u);
@@ -270,7 +274,7 @@ TEST(TargetBufferTest, StreamMakesRoomUnderDiscard) {
   SequenceProgress progress;
   ReadCursor stream = buffer->BeginStream();
   RecordSlice slice;
-  std::vector<Packet> streamed;
+  std::vector<StoredPacket> streamed;
   for (int i = 0; i < 200; ++i) {
     ASSERT_EQ(buffer->Store(OwnedRun(1, {std::string(100, 'x')}).run()).stored,
               1u);
@@ -280,7 +284,7 @@ TEST(TargetBufferTest, StreamMakesRoomUnderDiscard) {
     }
   }
   EXPECT_EQ(streamed.size(), 191u);
-  for (const Packet& packet : streamed) EXPECT_EQ(packet.loss, 0u);
+  for (const StoredPacket& packet : streamed) EXPECT_EQ(packet.loss, 0u);
   EXPECT_EQ(buffer->stats().packets_overwritten, 0u);
   EXPECT_EQ(buffer->stats().packets_consumed, 191u);
 }
@@ -291,7 +295,7 @@ TEST(TargetBufferTest, StreamAndSnapshotDoNotDisturbEachOther) {
   SequenceProgress progress;
   ReadCursor stream = buffer->BeginStream();
   RecordSlice slice;
-  std::vector<Packet> streamed;
+  std::vector<StoredPacket> streamed;
   ASSERT_TRUE(buffer->CopyRecords(&stream, 1000, &slice));
   Unpack(slice, &progress, &streamed);
   EXPECT_FALSE(buffer->CopyRecords(&stream, 1000, &slice));
@@ -300,8 +304,8 @@ TEST(TargetBufferTest, StreamAndSnapshotDoNotDisturbEachOther) {
   EXPECT_EQ(Snapshot(buffer.get()).size(), 3u) << "what was streamed is there";
   ASSERT_TRUE(buffer->CopyRecords(&stream, 1000, &slice));
   Unpack(slice, &progress, &streamed);
-  EXPECT_THAT(streamed,
-              ElementsAre(Packet{1, "a"}, Packet{1, "b"}, Packet{1, "c"}));
+  EXPECT_THAT(streamed, ElementsAre(StoredPacket{1, "a"}, StoredPacket{1, "b"},
+                                    StoredPacket{1, "c"}));
 }
 
 // An idle writer whose packets were streamed and then lapped lost nothing.
@@ -310,7 +314,7 @@ TEST(TargetBufferTest, StreamedDataThatIsLappedIsNoLoss) {
   SequenceProgress progress;
   ReadCursor stream = buffer->BeginStream();
   RecordSlice slice;
-  std::vector<Packet> streamed;
+  std::vector<StoredPacket> streamed;
   const auto drain = [&] {
     while (buffer->CopyRecords(&stream, 1000, &slice)) {
       Unpack(slice, &progress, &streamed);
@@ -328,10 +332,11 @@ TEST(TargetBufferTest, StreamedDataThatIsLappedIsNoLoss) {
   buffer->Store(OwnedRun(1, {"awake"}).run());
   drain();
   EXPECT_EQ(streamed.size(), 102u);
-  for (const Packet& packet : streamed) EXPECT_EQ(packet.loss, 0u) << packet;
+  for (const StoredPacket& packet : streamed)
+    EXPECT_EQ(packet.loss, 0u) << packet;
   // In a snapshot the predecessor is missing: marks are relative to the file.
   EXPECT_EQ(Snapshot(buffer.get()).back(),
-            (Packet{1, "awake", kOverwrittenMark}));
+            (StoredPacket{1, "awake", kOverwrittenMark}));
 }
 
 TEST(TargetBufferTest, StreamThatIsLappedMarksWhatItMissed) {
@@ -339,7 +344,7 @@ TEST(TargetBufferTest, StreamThatIsLappedMarksWhatItMissed) {
   SequenceProgress progress;
   ReadCursor stream = buffer->BeginStream();
   RecordSlice slice;
-  std::vector<Packet> streamed;
+  std::vector<StoredPacket> streamed;
   for (int i = 0; i < 100; ++i) {
     buffer->Store(OwnedRun(1, {std::string(200, 'x')}).run());
   }
@@ -357,7 +362,7 @@ TEST(TargetBufferTest, SnapshotThatIsLappedBetweenSlicesSkipsAndMarks) {
   };
   for (char name = 'a'; name < 'a' + 18; ++name) store(1, name);
   SequenceProgress progress;
-  std::vector<Packet> packets;
+  std::vector<StoredPacket> packets;
   ReadCursor cursor = buffer->BeginSnapshot();
   RecordSlice slice;
   ASSERT_TRUE(buffer->CopyRecords(&cursor, 224, &slice));
@@ -372,10 +377,11 @@ TEST(TargetBufferTest, SnapshotThatIsLappedBetweenSlicesSkipsAndMarks) {
   // Of 18 records the first 8 were overwritten, three of them after they had
   // been copied; nothing of what came later is returned.
   ASSERT_EQ(packets.size(), 3u + 10u);
-  EXPECT_EQ(packets[2], (Packet{1, std::string(200, 'c')}));
-  EXPECT_EQ(packets[3], (Packet{1, std::string(200, 'i'), kOverwrittenMark}));
-  EXPECT_EQ(packets[4], (Packet{1, std::string(200, 'j')}));
-  EXPECT_EQ(packets.back(), (Packet{1, std::string(200, 'r')}));
+  EXPECT_EQ(packets[2], (StoredPacket{1, std::string(200, 'c')}));
+  EXPECT_EQ(packets[3],
+            (StoredPacket{1, std::string(200, 'i'), kOverwrittenMark}));
+  EXPECT_EQ(packets[4], (StoredPacket{1, std::string(200, 'j')}));
+  EXPECT_EQ(packets.back(), (StoredPacket{1, std::string(200, 'r')}));
 
   // Lapped altogether, it ends.
   cursor = buffer->BeginSnapshot();
@@ -449,11 +455,11 @@ TEST(TargetBufferTest, RestOfAScrapedChunkComesOnceAndTellsOfWhatWasEvicted) {
   }
   ASSERT_FALSE(buffer->Holds(1));
   assembler.OnChunk(OwnedChunk(1, 1, 0, {"third", "fourth"}).view());
-  std::vector<Packet> packets = Snapshot(buffer.get());
+  std::vector<StoredPacket> packets = Snapshot(buffer.get());
   ASSERT_GE(packets.size(), 2u);
   packets.erase(packets.begin(), packets.end() - 2);
-  EXPECT_THAT(packets, ElementsAre(Packet{1, "third", kOverwrittenMark},
-                                   Packet{1, "fourth"}));
+  EXPECT_THAT(packets, ElementsAre(StoredPacket{1, "third", kOverwrittenMark},
+                                   StoredPacket{1, "fourth"}));
 }
 
 // A naive model: every packet that was stored, in order, and for each output
@@ -520,7 +526,7 @@ class Checker {
     RecordSlice slice;
     if (!buffer_->CopyRecords(&reader->cursor, max_bytes, &slice)) return false;
     EXPECT_FALSE(slice.empty());
-    std::vector<Packet> packets;
+    std::vector<StoredPacket> packets;
     Unpack(slice, &reader->progress, &packets);
     // What is there now is the end of all that was stored.
     const size_t oldest = stored_.size() - InBuffer();
@@ -540,10 +546,10 @@ class Checker {
   size_t num_placed() const { return num_placed_; }
 
  private:
-  void CheckPacket(const Packet& packet, Reader* reader) {
+  void CheckPacket(const StoredPacket& packet, Reader* reader) {
     const size_t index = reader->next++;
     ASSERT_LT(index, std::min(reader->end, stored_.size()));
-    Packet expected = stored_[index];
+    StoredPacket expected = stored_[index];
     size_t predecessor = 0;
     for (size_t i = index; i-- != 0 && predecessor == 0;) {
       if (stored_[i].sequence == packet.sequence) predecessor = i + 1;
@@ -556,7 +562,7 @@ class Checker {
   }
 
   TargetBuffer* const buffer_;
-  std::vector<Packet> stored_;
+  std::vector<StoredPacket> stored_;
   size_t num_placed_ = 0;
   std::map<SequenceIndex, LossMask> pending_;
 };

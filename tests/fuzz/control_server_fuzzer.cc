@@ -43,7 +43,7 @@
 namespace tracering::test {
 namespace {
 
-constexpr size_t kMaxOperations = 100;
+constexpr size_t kMaxServerOperations = 100;
 // More than one process may leave without a Hello.
 constexpr size_t kMaxClients = 20;
 constexpr size_t kMaxRings = 3;
@@ -413,8 +413,8 @@ void ServerSession::Operate() {
 
 std::string ServerSession::Run() {
   StartHonest();
-  for (size_t i = 0; i < kMaxOperations && !input_.done() && wrong_.empty();
-       ++i) {
+  for (size_t i = 0;
+       i < kMaxServerOperations && !input_.done() && wrong_.empty(); ++i) {
     Operate();
   }
   ComeToRest();

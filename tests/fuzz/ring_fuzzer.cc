@@ -58,7 +58,7 @@ using internal::RingScheduler;
 using internal::SharedAccess;
 
 constexpr uint64_t kMaxFragments = 255;
-constexpr size_t kMaxOperations = 200;
+constexpr size_t kMaxRingOperations = 200;
 // Of a reader to one position: a load and a compare-exchange for each of nine
 // dispatches, the writers' counters for a mark, and what publishing takes.
 constexpr uint64_t kMaxAccessesPerPosition = 2 * 9 + 8 + 8;
@@ -474,7 +474,7 @@ void RingSession::Settle() {
 }
 
 std::string RingSession::Run() {
-  for (size_t i = 0; i < kMaxOperations && !input_.done() && wrong_.empty();
+  for (size_t i = 0; i < kMaxRingOperations && !input_.done() && wrong_.empty();
        ++i) {
     Operate();
   }

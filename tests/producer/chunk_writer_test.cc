@@ -12,9 +12,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr uint32_t kAcquired = 0x2000'0000;
-constexpr uint32_t kComplete = 0x4000'0000;
-
 void WriteEmpty(TraceWriter& writer) { Packet packet = writer.NewPacket(); }
 
 TEST(ChunkWriterTest, LaysOutTheWorkedExampleByteForByte) {

@@ -16,8 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr uint32_t kAcquired = 0x2000'0000;
-constexpr uint32_t kComplete = 0x4000'0000;
 constexpr uint32_t kFromPrevious = 0x0400'0000;
 constexpr uint32_t kOnNext = 0x0200'0000;
 constexpr uint32_t kDataLoss = 0x0100'0000;

@@ -29,6 +29,10 @@
 
 namespace tracering::test {
 
+// State words with nothing published, of writer 0.
+inline constexpr uint32_t kAcquired = 0x2000'0000;
+inline constexpr uint32_t kComplete = 0x4000'0000;
+
 inline RingImageOptions Shape(uint32_t num_chunks, uint32_t chunk_size = 256,
                               uint32_t position = 0) {
   RingImageOptions options;

@@ -13,16 +13,16 @@ namespace {
 
 using abi::Position;
 
-constexpr uint32_t kNumChunks = 8;
+constexpr uint32_t kChunksOfRing = 8;
 
 TEST(WriterIdPoolTest, FirstIdIsOneAndZeroIsNeverHandedOut) {
-  WriterIdPool pool(kNumChunks);
+  WriterIdPool pool(kChunksOfRing);
   EXPECT_EQ(pool.Acquire(Position(0)).id, WriterId(1));
   EXPECT_EQ(pool.Acquire(Position(0)).id, WriterId(2));
 }
 
 TEST(WriterIdPoolTest, All65535IdsAreHandedOutOnceAndThenNone) {
-  WriterIdPool pool(kNumChunks);
+  WriterIdPool pool(kChunksOfRing);
   std::set<uint16_t> ids;
   for (uint32_t i = 0; i < 65535; ++i) {
     ids.insert(pool.Acquire(Position(0)).id.value());
@@ -34,7 +34,7 @@ TEST(WriterIdPoolTest, All65535IdsAreHandedOutOnceAndThenNone) {
 }
 
 TEST(WriterIdPoolTest, AnIdIsBusyFromItsLastPositionUntilTheReaderPassedIt) {
-  WriterIdPool pool(kNumChunks, 1);
+  WriterIdPool pool(kChunksOfRing, 1);
   const WriterId id = pool.Acquire(Position(0)).id;
   pool.Release(id, {Position(5), false});
   for (uint32_t read_pos = 0; read_pos <= 5; ++read_pos) {
@@ -44,7 +44,7 @@ TEST(WriterIdPoolTest, AnIdIsBusyFromItsLastPositionUntilTheReaderPassedIt) {
 }
 
 TEST(WriterIdPoolTest, AnIdIsBusyAcrossTheRollOverOfPositions) {
-  WriterIdPool pool(kNumChunks, 1);
+  WriterIdPool pool(kChunksOfRing, 1);
   const WriterId id = pool.Acquire(Position(0xffff'fff0)).id;
   pool.Release(id, {Position(1), false});
   EXPECT_EQ(pool.Acquire(Position(0xffff'fffa)).id, WriterId(0));
@@ -53,14 +53,14 @@ TEST(WriterIdPoolTest, AnIdIsBusyAcrossTheRollOverOfPositions) {
 }
 
 TEST(WriterIdPoolTest, AnIdThatNeverHadAChunkIsFreeAtOnce) {
-  WriterIdPool pool(kNumChunks, 1);
+  WriterIdPool pool(kChunksOfRing, 1);
   const WriterId id = pool.Acquire(Position(0)).id;
   pool.Release(id, {std::nullopt, false});
   EXPECT_EQ(pool.Acquire(Position(0)).id, id);
 }
 
 TEST(WriterIdPoolTest, DebtPassesToTheNextOwnerAndNoFurther) {
-  WriterIdPool pool(kNumChunks, 1);
+  WriterIdPool pool(kChunksOfRing, 1);
   const WriterId id = pool.Acquire(Position(0)).id;
   pool.Release(id, {Position(0), true});
   const WriterLease second = pool.Acquire(Position(1));
@@ -71,7 +71,7 @@ TEST(WriterIdPoolTest, DebtPassesToTheNextOwnerAndNoFurther) {
 }
 
 TEST(WriterIdPoolTest, ReleasedIdsAreReusedInOrderBeforeNewOnes) {
-  WriterIdPool pool(kNumChunks);
+  WriterIdPool pool(kChunksOfRing);
   const WriterId a = pool.Acquire(Position(0)).id;
   const WriterId b = pool.Acquire(Position(0)).id;
   pool.Release(b, {Position(0), false});
@@ -82,7 +82,7 @@ TEST(WriterIdPoolTest, ReleasedIdsAreReusedInOrderBeforeNewOnes) {
 }
 
 TEST(WriterIdPoolTest, ABusyFrontDoesNotHideAFreeIdBehindIt) {
-  WriterIdPool pool(kNumChunks, 2);
+  WriterIdPool pool(kChunksOfRing, 2);
   const WriterId a = pool.Acquire(Position(0)).id;
   const WriterId b = pool.Acquire(Position(0)).id;
   pool.Release(a, {Position(7), false});
@@ -95,16 +95,17 @@ TEST(WriterIdPoolTest, ABusyFrontDoesNotHideAFreeIdBehindIt) {
 // Short-lived writers with one chunk each need no more ids than the ring has
 // chunks, plus those that live at the same time.
 TEST(WriterIdPoolTest, ShortLivedWritersUseAsManyIdsAsTheRingHasChunks) {
-  WriterIdPool pool(kNumChunks);
+  WriterIdPool pool(kChunksOfRing);
   std::set<uint16_t> ids;
   for (uint32_t position = 0; position < 10'000; ++position) {
     // The reader lags by the whole ring.
-    const Position read_pos(position < kNumChunks ? 0 : position - kNumChunks);
+    const Position read_pos(
+        position < kChunksOfRing ? 0 : position - kChunksOfRing);
     const WriterLease lease = pool.Acquire(read_pos);
     ids.insert(lease.id.value());
     pool.Release(lease.id, {Position(position), false});
   }
-  EXPECT_LE(ids.size(), kNumChunks + 1);
+  EXPECT_LE(ids.size(), kChunksOfRing + 1);
 }
 
 }  // namespace

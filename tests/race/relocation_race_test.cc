@@ -29,7 +29,7 @@ using ::testing::IsEmpty;
 constexpr size_t kTwoChunks = 600;
 constexpr size_t kThreeChunks = 1200;
 
-RingImageOptions Chunks(uint32_t num_chunks) {
+RingImageOptions SmallChunks(uint32_t num_chunks) {
   RingImageOptions options;
   options.num_chunks = num_chunks;
   options.chunk_size = 512;
@@ -125,7 +125,7 @@ TEST_P(RelocationRaceTest, EveryPacketArrivesOnceAndInOrder) {
   for (int target = 0;; ++target) {
     SCOPED_TRACE(target);
     // Each relocation uses up a chunk until the reader has come round.
-    RaceHarness harness(Chunks(128));
+    RaceHarness harness(SmallChunks(128));
     auto writer = harness.MakeWriter(1, {}, flagged());
     bool reached = true;
     {
@@ -182,7 +182,7 @@ class RelocatedWordTest : public ::testing::Test {
     return harness_.state_word((0xffff'fffe + n) & 7);
   }
 
-  RaceHarness harness_{Chunks(8)};
+  RaceHarness harness_{SmallChunks(8)};
 };
 
 TEST_F(RelocatedWordTest, LossFlagMovesWithASuffixOfWhichNothingWasTaken) {
@@ -211,7 +211,7 @@ TEST_F(RelocatedWordTest, LossFlagStaysWithAPrefixThatWasTaken) {
 TEST_F(RelocatedWordTest, ContinuationFlagMovesOnlyWithItsFragment) {
   for (const bool tail_published : {false, true}) {
     SCOPED_TRACE(tail_published);
-    RaceHarness harness(Chunks(8));
+    RaceHarness harness(SmallChunks(8));
     auto writer = harness.MakeWriter(1);
     const auto word_at = [&](uint32_t n) {
       return harness.state_word((0xffff'fffe + n) & 7);

@@ -2,15 +2,13 @@
 #include "src/common/os/epoll.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/time.h>
 
-#include <atomic>
 #include <chrono>
 #include <utility>
 
 #include "src/common/os/eventfd.h"
 #include "tests/common/os/os_test_util.h"
+#include "tests/support/signal_storm.h"
 
 namespace tracering::os {
 namespace {
@@ -89,26 +87,16 @@ TEST_F(EpollTest, RefusalsNameTheDescriptor) {
   EXPECT_FALSE(epoll_.Wait(events_, 0, milliseconds(0)).ok());
 }
 
-std::atomic<int> alarms{0};
-
 TEST_F(EpollTest, StormOfSignalsNeitherEndsNorStretchesAWait) {
-  struct sigaction action {};
-  struct sigaction before {};
-  action.sa_handler = [](int) { alarms.fetch_add(1); };
-  ASSERT_EQ(sigaction(SIGALRM, &action, &before), 0);
-  const itimerval storm{{0, 1000}, {0, 1000}};
-  ASSERT_EQ(setitimer(ITIMER_REAL, &storm, nullptr), 0);
+  const test::SignalStorm storm(milliseconds(1));
   const auto start = std::chrono::steady_clock::now();
   const absl::StatusOr<size_t> ready =
       epoll_.Wait(events_, 4, milliseconds(50));
   const auto waited = std::chrono::steady_clock::now() - start;
-  const itimerval calm{};
-  ASSERT_EQ(setitimer(ITIMER_REAL, &calm, nullptr), 0);
-  ASSERT_EQ(sigaction(SIGALRM, &before, nullptr), 0);
   ASSERT_TRUE(ready.ok()) << ready.status();
   EXPECT_EQ(*ready, 0u);
   EXPECT_GE(waited, milliseconds(50));
-  EXPECT_GT(alarms.load(), 0);
+  EXPECT_GT(storm.signals(), 0);
 }
 
 }  // namespace

@@ -20,8 +20,6 @@ void PutInPlaceOf(int number, const UniqueFd& file) {
   ASSERT_EQ(dup2(file.get(), number), number);
 }
 
-bool IsOpen(int fd) { return fcntl(fd, F_GETFD) >= 0; }
-
 TEST(GuardedFdTest, NumberIsHighAndCloseOnExec) {
   const size_t open = CountOpenFds();
   {

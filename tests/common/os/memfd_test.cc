@@ -9,11 +9,10 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
 #include <limits>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "src/common/os/available_memory.h"
 #include "src/common/os/shared_mapping.h"
 #include "tests/common/os/os_test_util.h"
+#include "tests/support/signal_storm.h"
 
 namespace tracering::os {
 namespace {
@@ -150,24 +150,14 @@ TEST(CreateSealedMemoryTest, FileSizeLimitIsAnErrorAndNoSignal) {
   EXPECT_TRUE(CreateSealedMemory("test", 64 * 1024).ok());
 }
 
-std::atomic<int> alarms{0};
-
 // Before Linux 6.9 a signal undoes the call that it interrupts: in one call,
 // this allocation would never come to an end there.
 TEST(CreateSealedMemoryTest, StormOfSignalsDoesNotKeepItFromFinishing) {
-  struct sigaction action {};
-  struct sigaction before {};
-  action.sa_handler = [](int) { alarms.fetch_add(1); };
-  ASSERT_EQ(sigaction(SIGALRM, &action, &before), 0);
-  const itimerval storm{{0, 100}, {0, 100}};
-  ASSERT_EQ(setitimer(ITIMER_REAL, &storm, nullptr), 0);
+  const test::SignalStorm storm(std::chrono::microseconds(100));
   const absl::StatusOr<UniqueFd> fd = CreateSealedMemory("test", 64 << 20);
-  const itimerval calm{};
-  ASSERT_EQ(setitimer(ITIMER_REAL, &calm, nullptr), 0);
-  ASSERT_EQ(sigaction(SIGALRM, &before, nullptr), 0);
   ASSERT_TRUE(fd.ok()) << fd.status();
   EXPECT_GE(AllocatedBytes(fd->get()), size_t{64} << 20);
-  EXPECT_GT(alarms.load(), 0);
+  EXPECT_GT(storm.signals(), 0);
 }
 
 TEST(CheckSealedMemoryTest, WhatIsNoMemoryFileIsRefused) {

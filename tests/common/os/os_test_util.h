@@ -43,6 +43,8 @@ inline bool WaitReadable(int fd, int timeout_ms = kDeadlineMs) {
 
 inline bool IsReadable(int fd) { return WaitReadable(fd, 0); }
 
+inline bool IsOpen(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+
 inline bool IsCloseOnExec(int fd) {
   return (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0;
 }

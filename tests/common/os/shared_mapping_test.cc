@@ -15,10 +15,10 @@
 namespace tracering::os {
 namespace {
 
-constexpr size_t kSize = 256 + 2 * 4096;  // three pages, not all of the last
+constexpr size_t kMapped = 256 + 2 * 4096;  // three pages, not all of the last
 
 SharedMapping MapOrDie(const UniqueFd& fd) {
-  absl::StatusOr<SharedMapping> mapping = SharedMapping::Map(fd.get(), kSize);
+  absl::StatusOr<SharedMapping> mapping = SharedMapping::Map(fd.get(), kMapped);
   EXPECT_TRUE(mapping.ok()) << mapping.status();
   return *std::move(mapping);
 }
@@ -33,18 +33,18 @@ bool IsMapped(void* address) {
 }
 
 TEST(SharedMappingTest, TwoMappingsOfOneFileShareItsBytes) {
-  UniqueFd fd = MakeMemory(kSize);
+  UniqueFd fd = MakeMemory(kMapped);
   const SharedMapping first = MapOrDie(fd);
   const SharedMapping second = MapOrDie(fd);
   fd.reset();
-  EXPECT_EQ(first.size(), kSize);
+  EXPECT_EQ(first.size(), kMapped);
   EXPECT_NE(first.data(), second.data());
-  Bytes(first)[kSize - 1] = 'x';
-  EXPECT_EQ(Bytes(second)[kSize - 1], 'x');
+  Bytes(first)[kMapped - 1] = 'x';
+  EXPECT_EQ(Bytes(second)[kMapped - 1], 'x');
 }
 
 TEST(SharedMappingTest, UnmapsAtItsEndAndWhenAssignedTo) {
-  const UniqueFd fd = MakeMemory(kSize);
+  const UniqueFd fd = MakeMemory(kMapped);
   void* first = nullptr;
   void* second = nullptr;
   {
@@ -65,24 +65,24 @@ TEST(SharedMappingTest, UnmapsAtItsEndAndWhenAssignedTo) {
 }
 
 TEST(SharedMappingTest, FailureNamesTheSize) {
-  EXPECT_THAT(SharedMapping::Map(-1, kSize).status(),
-              ErrorSays(std::to_string(kSize)));
-  const UniqueFd fd = MakeMemory(kSize);
+  EXPECT_THAT(SharedMapping::Map(-1, kMapped).status(),
+              ErrorSays(std::to_string(kMapped)));
+  const UniqueFd fd = MakeMemory(kMapped);
   EXPECT_THAT(SharedMapping::Map(fd.get(), 0).status(), ErrorSays("0 bytes"));
 }
 
 TEST(ReplaceWithPrivateZeroesTest, CutsAForkedChildOffTheSharedMemory) {
-  const UniqueFd fd = MakeMemory(kSize);
+  const UniqueFd fd = MakeMemory(kMapped);
   SharedMapping mapping = MapOrDie(fd);
-  std::memset(mapping.data(), 'p', kSize);
+  std::memset(mapping.data(), 'p', kMapped);
   test::ChildProcess child = test::ChildProcess::Fork([&mapping] {
     errno = ENOSPC;
-    if (!ReplaceWithPrivateZeroes(mapping.data(), kSize)) return 1;
+    if (!ReplaceWithPrivateZeroes(mapping.data(), kMapped)) return 1;
     if (errno != ENOSPC) return 2;
-    for (size_t i = 0; i < kSize; ++i) {
+    for (size_t i = 0; i < kMapped; ++i) {
       if (Bytes(mapping)[i] != 0) return 3;
     }
-    std::memset(mapping.data(), 'c', kSize);
+    std::memset(mapping.data(), 'c', kMapped);
     void* const base = mapping.data();
     mapping = SharedMapping();
     return IsMapped(base) ? 4 : 0;
@@ -90,15 +90,15 @@ TEST(ReplaceWithPrivateZeroesTest, CutsAForkedChildOffTheSharedMemory) {
   const auto exit = child.Wait();
   ASSERT_TRUE(exit.has_value());
   EXPECT_EQ(exit->code, 0);
-  for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(Bytes(mapping)[i], 'p');
+  for (size_t i = 0; i < kMapped; ++i) ASSERT_EQ(Bytes(mapping)[i], 'p');
 }
 
 TEST(ReplaceWithPrivateZeroesTest, RefusalIsReportedAndKeepsErrno) {
-  const UniqueFd fd = MakeMemory(kSize);
+  const UniqueFd fd = MakeMemory(kMapped);
   const SharedMapping mapping = MapOrDie(fd);
   Bytes(mapping)[0] = 'p';
   errno = ENOSPC;
-  EXPECT_FALSE(ReplaceWithPrivateZeroes(Bytes(mapping) + 1, kSize));
+  EXPECT_FALSE(ReplaceWithPrivateZeroes(Bytes(mapping) + 1, kMapped));
   EXPECT_EQ(errno, ENOSPC);
   EXPECT_EQ(Bytes(mapping)[0], 'p');
 }

@@ -14,8 +14,6 @@ namespace {
 
 UniqueFd OpenNull() { return UniqueFd(open("/dev/null", O_RDONLY)); }
 
-bool IsOpen(int fd) { return fcntl(fd, F_GETFD) >= 0; }
-
 TEST(UniqueFdTest, ClosesWhatItHoldsAndNothingElse) {
   const size_t before = CountOpenFds();
   {

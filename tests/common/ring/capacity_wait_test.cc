@@ -7,13 +7,13 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <thread>
 
@@ -22,6 +22,7 @@
 #include "src/common/ring/notification.h"
 #include "tests/support/child_process.h"
 #include "tests/support/ring_image.h"
+#include "tests/support/signal_storm.h"
 #include "tests/support/take_signals.h"
 #include "tests/support/thread_state.h"
 
@@ -33,6 +34,7 @@ using test::TakeSignals;
 
 constexpr size_t kNumWritersWaiting = 68;
 constexpr int64_t kMillisecond = 1'000'000;
+constexpr std::chrono::microseconds kStormPeriod(100);
 // Never reached unless something is broken.
 constexpr int64_t kFarAway = 60'000 * kMillisecond;
 
@@ -151,38 +153,14 @@ TEST_F(CapacityWaitTest, ReadPosThatNeverRestsCannotOutlastTheDeadline) {
   EXPECT_GE(os::MonotonicNs(), deadline);
 }
 
-std::atomic<int> interruptions{0};
-void OnAlarm(int) { interruptions.fetch_add(1); }
-
-// Signals this process at 10 kHz for as long as it lives.
-class SignalStorm {
- public:
-  SignalStorm() {
-    struct sigaction action = {};
-    action.sa_handler = &OnAlarm;  // without SA_RESTART: system calls fail
-    sigaction(SIGALRM, &action, &old_action_);
-    const itimerval every = {{0, 100}, {0, 100}};
-    setitimer(ITIMER_REAL, &every, nullptr);
-  }
-  ~SignalStorm() {
-    const itimerval never = {};
-    setitimer(ITIMER_REAL, &never, nullptr);
-    sigaction(SIGALRM, &old_action_, nullptr);
-  }
-
- private:
-  struct sigaction old_action_ = {};
-};
-
 TEST_F(CapacityWaitTest, DeadlineHoldsInAStormOfSignals) {
-  interruptions = 0;
   const int64_t deadline = os::MonotonicNs() + 50 * kMillisecond;
   {
-    const SignalStorm storm;
+    const test::SignalStorm storm(kStormPeriod);
     EXPECT_EQ(Wait(0, deadline), CapacityWaitOutcome::kDeadline);
     EXPECT_GE(os::MonotonicNs(), deadline);
+    EXPECT_GT(storm.signals(), 0);
   }
-  EXPECT_GT(interruptions, 0);
   // An interruption is no slice: the consumer is not stormed in turn.
   EXPECT_LE(TakeSignals(event_.get()), 5u);
 }
@@ -196,7 +174,7 @@ TEST_F(CapacityWaitTest, WakeUpArrivesInAStormOfSignals) {
     ring_.PublishReadPos(abi::Position(1));
   });
   {
-    const SignalStorm storm;
+    const test::SignalStorm storm(kStormPeriod);
     waiting = true;
     EXPECT_EQ(Wait(0, os::MonotonicNs() + kFarAway),
               CapacityWaitOutcome::kRetry);
