@@ -29,6 +29,10 @@ struct Point {
 int main() {
   tracering::TracingOptions options;
   options.producer.name = "nothing";
+  options.producer.ring_file = "/dev/shm/nothing-%p";
+  options.producer.buffers = {1, 2};
+  options.categories = {{"*", "-category"}};
+  options.categories = {{"*"}};
   options.buffer = "main";
   options.clock = tracering::TraceClock::kTsc;
   const bool started = tracering::StartTracing(options).ok();
@@ -65,8 +69,14 @@ int main() {
   tracering::TraceInstant(category, "instant", "lazy", [] { return Count(); });
   tracering::TraceCounter(category, counter, 1);
 
+  const auto producer = tracering::TracingProducer();
+  if (producer) Count();
+  const bool waited =
+      tracering::TracingProducer()->WaitForConsumer(std::chrono::hours(1));
+  const bool triggered = producer->Trigger("trigger").ok();
   const bool flushed = tracering::FlushTracing(std::chrono::seconds(1)).ok();
   tracering::StopTracing();
-  return started && flushed && evaluated == before ? EXIT_SUCCESS
-                                                   : EXIT_FAILURE;
+  return started && !waited && triggered && flushed && evaluated == before
+             ? EXIT_SUCCESS
+             : EXIT_FAILURE;
 }

@@ -10,6 +10,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,10 +28,18 @@ inline namespace disabled {
 // Inlined without optimisation, too, and so nowhere else.
 #define TRACERING_NOTHING [[gnu::always_inline]] inline
 
-// Takes any value, or items of it.
+// Takes any value, a list of them, a list of texts in a value, or items.
 struct Ignored {
   template <typename T>
   TRACERING_NOTHING const Ignored& operator=(const T&) const {
+    return *this;
+  }
+  template <typename T>
+  TRACERING_NOTHING const Ignored& operator=(std::initializer_list<T>) const {
+    return *this;
+  }
+  TRACERING_NOTHING const Ignored& operator=(
+      std::initializer_list<std::initializer_list<std::string_view>>) const {
     return *this;
   }
   template <typename T>
@@ -40,8 +50,9 @@ enum class TraceClock { kBoottime, kTsc };
 
 struct TracingOptions {
   struct {
-    Ignored name, socket_path, ring_size, chunk_size, buffers, startup,
-        allowed_service_uids, own_thread, on_session_start, on_categories;
+    Ignored name, socket_path, ring_size, chunk_size, buffers, ring_file,
+        startup, allowed_service_uids, own_thread, on_session_start,
+        on_categories;
     struct {
       Ignored policy, stall_timeout;
       template <typename T>
@@ -56,6 +67,40 @@ struct TracingStats {
   uint64_t slices_too_deep;
 };
 
+// There is none, as a condition says; what is asked of it does nothing.
+struct NoProducer {
+  TRACERING_NOTHING explicit operator bool() const { return false; }
+  TRACERING_NOTHING operator std::shared_ptr<Producer>() const {
+    return nullptr;
+  }
+  TRACERING_NOTHING const NoProducer* operator->() const { return this; }
+
+  template <typename T>
+  TRACERING_NOTHING bool WaitForConsumer(const T&) const {
+    return false;
+  }
+  TRACERING_NOTHING bool consumer_attached() const { return false; }
+  template <typename T>
+  TRACERING_NOTHING absl::Status Flush(const T&) const {
+    return absl::OkStatus();
+  }
+  TRACERING_NOTHING absl::Status Trigger(std::string_view) const {
+    return absl::OkStatus();
+  }
+  TRACERING_NOTHING int poll_fd() const { return -1; }
+  TRACERING_NOTHING void ProcessReady() const {}
+  TRACERING_NOTHING uint64_t process_track() const { return 0; }
+  template <typename... T>
+  TRACERING_NOTHING uint64_t ThreadTrack(const T&...) const {
+    return 0;
+  }
+  template <typename... T>
+  TRACERING_NOTHING uint64_t AddTrack(const T&...) const {
+    return 0;
+  }
+  TRACERING_NOTHING void RemoveTrack(uint64_t) const {}
+};
+
 TRACERING_NOTHING absl::Status StartTracing() { return absl::OkStatus(); }
 TRACERING_NOTHING absl::Status StartTracing(const TracingOptions&) {
   return absl::OkStatus();
@@ -64,7 +109,7 @@ TRACERING_NOTHING void StopTracing() {}
 TRACERING_NOTHING absl::Status FlushTracing(std::chrono::nanoseconds) {
   return absl::OkStatus();
 }
-TRACERING_NOTHING Producer* TracingProducer() { return nullptr; }
+TRACERING_NOTHING NoProducer TracingProducer() { return {}; }
 TRACERING_NOTHING void SetEnabledCategories(const std::vector<std::string>&) {}
 TRACERING_NOTHING bool CategoryEnabled(std::string_view) { return false; }
 TRACERING_NOTHING void SetThreadName(std::string_view) {}
