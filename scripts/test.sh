@@ -9,10 +9,7 @@
 # Exits with status 0 only if every test of every build asked for passed.
 source "$(dirname "$0")/common.sh"
 
-usage() {
-  echo "usage: scripts/test.sh [--plain] [--asan] [--tsan] [--all]" >&2
-  exit 2
-}
+usage="usage: scripts/test.sh [--plain] [--asan] [--tsan] [--all]"
 
 presets=()
 for argument in "$@"; do
@@ -21,7 +18,14 @@ for argument in "$@"; do
     --asan) presets+=(asan) ;;
     --tsan) presets+=(tsan) ;;
     --all) presets+=(dev asan tsan) ;;
-    *) usage ;;
+    --help)
+      echo "$usage"
+      exit 0
+      ;;
+    *)
+      echo "$usage" >&2
+      exit 2
+      ;;
   esac
 done
 if [[ ${#presets[@]} -eq 0 ]]; then presets=(dev); fi

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -331,7 +332,12 @@ bool Recording::Save() {
     if (!told_of_stream_) Complain(info.status());
     return false;
   }
-  Say(DescribeFile(*info));
+  std::string text = DescribeFile(*info);
+  if (options_.stream.has_value() && info->files > options_.stream->max_files) {
+    fmt::format_to(std::back_inserter(text), "; the newest {} kept",
+                   options_.stream->max_files);
+  }
+  Say(text);
   if (consumer_->stats().producers_seen == 0) {
     Say("no program connected, so the trace is empty");
   }

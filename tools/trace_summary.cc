@@ -517,7 +517,8 @@ std::string TraceSummary::DescribeLosses() const {
     AppendCount(lost_.refused, "that a full buffer refused", &lost);
     AppendCount(lost_.invalid, "that were invalid", &lost);
     AppendCount(lost_.overwritten_records,
-                "records that a ring buffer overwrote", &lost);
+                "records of one or more packets that a ring buffer overwrote",
+                &lost);
   }
   std::string text = "\n";
   const auto out = std::back_inserter(text);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class RecordTest : public ToolTest {
  protected:
@@ -215,6 +217,16 @@ TEST_F(RecordTest, RotatedFilesAreBoundedAndOpenAlone) {
   EXPECT_EQ(packets, Attempted(result));
   // 40 bytes a packet.
   EXPECT_GE(files, static_cast<int>(packets * 40 >> 20) + 1);
+  EXPECT_THAT(result.errors, Not(HasSubstr("kept")));
+}
+
+TEST_F(RecordTest, RotationSaysWhatItHasKept) {
+  const ToolResult result =
+      Run(RecordLine({"--rotate", "1M:1", "--stream=10ms"}, "stalling"));
+  EXPECT_EQ(result.status, 0) << result.errors;
+  ASSERT_GT(Attempted(result) * 40, 1u << 20);
+  EXPECT_THAT(result.errors, HasSubstr("files; the newest 1 kept"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_.path()), {}), 1);
 }
 
 // All that was there a period before is in the file.
