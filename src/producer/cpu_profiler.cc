@@ -166,8 +166,8 @@ void CpuProfiler::Impl::Stop() {
 }
 
 // Not woken by each sample: that would cost more than the sample. Nor do
-// handlers look for anything on its behalf: no system call is one that any
-// thread may make at any moment.
+// handlers look for threads on its behalf: a system call may wait for what the
+// signal interrupts, or be one that a sandbox forbids.
 void CpuProfiler::Impl::Run() {
   threads_.ExcludeThisThread();
   std::unique_lock<std::mutex> lock(mutex_);

@@ -317,7 +317,7 @@ std::vector<Configuration> RingConfigurations() {
       .Long();
   list.Add("w2c2-death-split", "one dies inside its packets, two passes",
            Stopping(Ring(2, 2, {split_and_one, Packets(kWhole, 2)}), 24))
-      .Preemptions(2)
+      .Preemptions(3)
       .Long();
   list.Add("w3c4-death", "one of three dies, one pass",
            Stopping(Ring(4, 1,
