@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -53,7 +54,7 @@ std::optional<uint64_t> ParseWithUnit(
     if (unit.name != name) continue;
     value *= unit.factor;
     if (value > 9e18) return std::nullopt;
-    return static_cast<uint64_t>(value + 0.5);
+    return static_cast<uint64_t>(std::round(value));
   }
   return std::nullopt;
 }

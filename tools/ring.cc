@@ -184,6 +184,7 @@ int Ring(std::vector<std::string> arguments) {
   if (output.empty() || rings.empty()) return status;
 
   std::vector<const RingInspector*> pointers;
+  pointers.reserve(rings.size());
   for (const RingInspector& ring : rings) pointers.push_back(&ring);
   const absl::StatusOr<TraceFileInfo> info =
       SalvageRings(pointers, output, save);

@@ -119,7 +119,7 @@ class Observer {
     for (;;) {
       const int64_t left = deadline_ns_ - os::MonotonicNs();
       // An older service ignores a question that it does not know.
-      const absl::Status late = absl::DeadlineExceededError(fmt::format(
+      absl::Status late = absl::DeadlineExceededError(fmt::format(
           "the service at '{}' does not answer; it may hang, or be of an older "
           "version",
           path_));
