@@ -1,10 +1,15 @@
 # shellcheck shell=bash disable=SC2034
 # What the other scripts share; sourced, never run.
 #
-# Brings the shell into the root of the tree, stops it at the first error, and
-# installs Debian packages where they are missing.
+# Brings the shell into the root of the tree, stops it at the first error,
+# answers --help with the comment at the head of the script, and installs Debian
+# packages where they are missing.
 
 set -euo pipefail
+if [[ ${1:-} == --help ]]; then
+  sed -n '1d;/^#/!q;s/^# \{0,1\}//p' "$0"
+  exit 0
+fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Debian 12 packages by purpose. Without recommended packages, so what is needed

@@ -8,13 +8,8 @@
 # Leaves the trace in TRACE (default: demo.pftrace in the current directory).
 trace=$(realpath -m -- "${1:-demo.pftrace}")
 source "$(dirname "$0")/common.sh"
-usage="usage: scripts/demo.sh [TRACE]"
-if [[ ${1:-} == --help ]]; then
-  echo "$usage"
-  exit 0
-fi
 if [[ $# -gt 1 || ${1:-} == -* ]]; then
-  echo "$usage" >&2
+  echo "usage: scripts/demo.sh [TRACE]" >&2
   exit 2
 fi
 

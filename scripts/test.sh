@@ -9,7 +9,10 @@
 # Exits with status 0 only if every test of every build asked for passed.
 source "$(dirname "$0")/common.sh"
 
-usage="usage: scripts/test.sh [--plain] [--asan] [--tsan] [--all]"
+usage() {
+  echo "usage: scripts/test.sh [--plain] [--asan] [--tsan] [--all]" >&2
+  exit 2
+}
 
 presets=()
 for argument in "$@"; do
@@ -18,14 +21,7 @@ for argument in "$@"; do
     --asan) presets+=(asan) ;;
     --tsan) presets+=(tsan) ;;
     --all) presets+=(dev asan tsan) ;;
-    --help)
-      echo "$usage"
-      exit 0
-      ;;
-    *)
-      echo "$usage" >&2
-      exit 2
-      ;;
+    *) usage ;;
   esac
 done
 if [[ ${#presets[@]} -eq 0 ]]; then presets=(dev); fi
