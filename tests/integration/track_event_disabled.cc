@@ -70,7 +70,8 @@ int main() {
   tracering::TraceCounter(category, counter, 1);
 
   const auto producer = tracering::TracingProducer();
-  if (producer) Count();
+  if (producer || producer != nullptr || producer.get() != nullptr) Count();
+  if (!(tracering::TracingProducer() == nullptr)) Count();
   const bool waited =
       tracering::TracingProducer()->WaitForConsumer(std::chrono::hours(1));
   const bool triggered = producer->Trigger("trigger").ok();

@@ -9,6 +9,7 @@
 #define TRACERING_INTERNAL_TRACK_EVENT_DISABLED_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -74,14 +75,15 @@ struct NoProducer {
     return nullptr;
   }
   TRACERING_NOTHING const NoProducer* operator->() const { return this; }
+  TRACERING_NOTHING Producer* get() const { return nullptr; }
+  TRACERING_NOTHING bool operator==(std::nullptr_t) const { return true; }
+  TRACERING_NOTHING bool operator!=(std::nullptr_t) const { return false; }
 
-  template <typename T>
-  TRACERING_NOTHING bool WaitForConsumer(const T&) const {
+  TRACERING_NOTHING bool WaitForConsumer(std::chrono::nanoseconds) const {
     return false;
   }
   TRACERING_NOTHING bool consumer_attached() const { return false; }
-  template <typename T>
-  TRACERING_NOTHING absl::Status Flush(const T&) const {
+  TRACERING_NOTHING absl::Status Flush(std::chrono::nanoseconds) const {
     return absl::OkStatus();
   }
   TRACERING_NOTHING absl::Status Trigger(std::string_view) const {
