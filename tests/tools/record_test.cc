@@ -269,6 +269,22 @@ TEST_F(RecordTest, CommandRunsOnWhenTheStreamFails) {
   EXPECT_THAT(ReadTraceFile(output()).complaints, IsEmpty());
 }
 
+TEST_F(RecordTest, RecordingWithoutACommandEndsWhenTheStreamFails) {
+  const std::string socket = Path("socket");
+  ChildProcess recorder = ChildProcess::Spawn(
+      {"/bin/sh", "-c",
+       "ulimit -S -f 8; exec " + std::string(TRACERING_TOOL) +
+           " record -s 1ms -o " + output() + " --socket " + socket});
+  ChildProcess program = ChildProcess::Spawn(
+      {TRACERING_PRODUCER_CHILD, "stalling"}, {{"TRACERING_SOCKET", socket}});
+  const ToolResult result = Finish(recorder);
+  program.Signal(SIGKILL);  // it may wait for a service
+  program.Wait();
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.errors, HasSubstr("cannot write"));
+  EXPECT_THAT(ReadTraceFile(output()).complaints, IsEmpty());
+}
+
 TEST_F(RecordTest, DumpReadsWhatIsRecorded) {
   ASSERT_EQ(Run(RecordLine({"-z"}, "die-after-packets")).status, 128 + SIGKILL);
   const ToolResult text = Run({"dump", output()});
