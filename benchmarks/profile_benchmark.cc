@@ -32,7 +32,7 @@ using internal::SampleHeader;
 using internal::Sampler;
 
 constexpr size_t kFrames = 32;
-constexpr size_t kRecordWords = 2 + SampleHeader::kWords + kFrames;
+constexpr size_t kRecordWords = SampleHeader::kRecordWords + kFrames;
 // Fits the second-level cache.
 constexpr size_t kDataWords = size_t{1} << 15;
 

@@ -26,8 +26,7 @@ Records what instrumented programs trace, and looks at it.
   ring     look into the ring of a program that died, and save what is in it
 
 'tracering COMMAND --help' tells more, 'tracering --version' which one this is.
-Traces are opened with
-https://ui.perfetto.dev or with trace_processor.
+Traces are opened with https://ui.perfetto.dev or with trace_processor.
 )";
 
 struct Subcommand {

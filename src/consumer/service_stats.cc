@@ -77,7 +77,7 @@ class Observer {
     }
     const os::SendResult sent = os::SendMessage(socket_.get(), bytes);
     // It has hung up, but may have said before why.
-    if (sent.error == EPIPE) return Hear();
+    if (sent.outcome == os::SendOutcome::kClosed) return Hear();
     if (sent.outcome != os::SendOutcome::kSent) {
       return absl::UnavailableError(fmt::format(
           "asking the service at '{}': {}", path_, std::strerror(sent.error)));

@@ -40,7 +40,7 @@ namespace {
 
 constexpr uint32_t kMaxFrequencyHz = 10'000;
 constexpr std::chrono::milliseconds kMaxScanPeriod{1000};
-// Of the profile buffer: that much to be written is much.
+// This part of the profile buffer is much to be written at once.
 constexpr size_t kMuch = 16;
 constexpr size_t kMaxRecordWords =
     SampleHeader::kRecordWords + internal::kMaxStackFrames;

@@ -13,7 +13,6 @@
 namespace tracering::internal {
 namespace {
 
-constexpr size_t kRecordWords = SampleHeader::kRecordWords;
 constexpr uint64_t kCallstackIid = 1;
 
 // Where the frame of a label belongs.
@@ -74,12 +73,13 @@ void ProfileDrain::Write(const ProfileRecords& records) {
   const uint64_t* const end = records.data + records.data_words;
   for (size_t i = 0; i < records.num_tags; ++i) {
     const auto left = static_cast<size_t>(end - record);
-    if (left < kRecordWords || record[0] < kRecordWords || record[0] > left) {
+    if (left < SampleHeader::kRecordWords ||
+        record[0] < SampleHeader::kRecordWords || record[0] > left) {
       return;  // not what the buffer promises
     }
     const uint64_t* header = record + 2;
-    const uint64_t* stack = record + kRecordWords;
-    const size_t stack_words = record[0] - kRecordWords;
+    const uint64_t* stack = record + SampleHeader::kRecordWords;
+    const size_t stack_words = record[0] - SampleHeader::kRecordWords;
     if (header[0] != 0) {
       Contain(
           [&] {
